@@ -11,7 +11,7 @@ References are derived from the single readers' annotations in the dataset folde
   difference is the system's score minus the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
 
 With two readers, more than half means both. Scores are macros of one metric over the findings of each reference, with
-95% intervals by the jackknife over patients, or percentile intervals for areas under curves.
+the intervals of ``reveal-bench score``.
 
 The table for :mod:`reveal_bench.reader_studies` has one row per reader, study and label. The score is 1 if the reader
 called the label present; the truth is the reference of the dataset folder. The system is in the table as a further

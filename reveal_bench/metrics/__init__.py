@@ -1,8 +1,9 @@
-"""METRICS: one table with the meaning of every metric, for tests, docs, CLI and pages.
+"""METRICS, the table that defines every metric for tests, documents, commands and pages.
 
-Pure functions over arrays are in the other modules of this folder and are imported when a row is resolved. Every score
-is a fraction, except ratings, which keep their scale; undefined is NaN. Papers: 000 = arXiv 2509.18015 (grid), 001 =
-ReXecution, 002 = CheXlocalize (Saporta et al. 2022), 004 = REVEAL-CXR (arXiv 2601.15129).
+The other modules of this package compute the metrics from arrays; a module is imported when :meth:`Metric.resolve`
+needs it. Every score is a fraction, except ratings, which keep their scale; undefined values are NaN. Papers: 000 =
+arXiv 2509.18015 (grid), 001 = ReXecution, 002 = CheXlocalize (Saporta et al. 2022), 004 = REVEAL-CXR (arXiv
+2601.15129).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ Better = Literal["higher", "lower", "neither"]
 
 FAMILIES: dict[Family, str] = {
     "localization": "one value per image and finding whose reference mask is not empty",
-    "lesions": "one value per finding over all images where it is known whether and where the finding is",
-    "labels": "one value per label over all studies; macro is the unweighted mean over the labels that are defined",
+    "lesions": "one value per finding over all images in which presence and location of the finding are known",
+    "labels": "one value per label over all studies; macro is the unweighted mean over the defined labels",
     "agreement": "one value per pair of raters, label or criterion over all cases",
-    "reliability": "one value per finding over all cases, of all readers together",
+    "reliability": "one value per finding over all cases, for all readers together",
     "ordinal": "one value per model and criterion over all tasks, from integer ratings 1 to 5",
 }
 """Family of metrics -> what a value of the family describes."""
@@ -37,7 +38,7 @@ class Metric:
     Attributes
     ----------
     name, title : str
-        Key, and the header in tables.
+        Key in METRICS, and title in tables.
     low, high : float
         Range of a defined value; `high` is infinite if it depends on the scale of the ratings, `low` if values have no
         lower bound.
@@ -53,7 +54,7 @@ class Metric:
     function : str
         Module below `reveal_bench.metrics`, and the public function in it that computes the metric.
     options : mapping
-        Keyword arguments with which that function computes this metric.
+        Keyword arguments of the function for this metric.
     symmetric : bool
         True if exchanging the two inputs does not change the value.
     version : int
@@ -89,7 +90,7 @@ class Metric:
 
     @property
     def in_words(self) -> str:
-        """The title as written inside a sentence.
+        """Title as written inside a sentence.
 
         Examples
         --------
@@ -101,7 +102,7 @@ class Metric:
 
     @property
     def scale(self) -> str:
-        """The title with the range of values.
+        """Title with the range of values.
 
         Examples
         --------
@@ -114,7 +115,7 @@ class Metric:
         return f"{self.title}{fraction} from {self.low:g} {'up' if self.high == inf else f'to {self.high:g}'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row for JSON; `low` or `high` is None if the range has no such bound."""
+        """Return the attributes as JSON values; `low` or `high` is None if the range has no such bound."""
         bounds = {"low": None if self.low == -inf else self.low, "high": None if self.high == inf else self.high}
         return asdict(self) | bounds | {"options": dict(self.options)}
 
@@ -141,7 +142,7 @@ def _detection(name: str, title: str, source: str, formula: str, oracle: str, *,
 
 
 def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
-    formula = f"mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or a higher one, {at}"
+    formula = f"mean over the recalls 0, 0.01, ..., 1 of the best precision at this recall or a higher one, {at}"
     return _detection(name, title, source, formula, "pycocotools")
 
 
@@ -152,8 +153,8 @@ def _froc(name: str, words: str) -> Metric:
                       "MONAI")
 
 
-_PANOPTIC = "(TP + FP / 2 + FN / 2) of masks at the threshold or above, a match by IoU above 0.5"
-_NO_NORMAL = "no lesion, or no image without one"
+_PANOPTIC = "(TP + FP / 2 + FN / 2) of masks that score at least the threshold; masks match if their IoU is above 0.5"
+_NO_NORMAL = "no lesion, or no image without a lesion"
 
 
 def _labels(name: str, title: str, undefined: str, formula: str, function: str,
@@ -171,7 +172,7 @@ def _ratios(name: str, title: str, undefined: str, formula: str, function: str, 
                 symmetric=symmetric, average="micro"),
         _labels(f"{name}_weighted", f"{title}, weighted", weighted, "mean over labels, weighted by positive references",
                 function, average="weighted"),
-        _labels(f"{name}_samples", f"{title}, samples", undefined, f"{formula} per study, mean over studies", function,
+        _labels(f"{name}_samples", f"{title}, samples", undefined, f"{formula}; mean over studies", function,
                 symmetric=symmetric, average="samples"),
     )
 
@@ -197,7 +198,7 @@ def _alpha(name: str, title: str, formula: str, level: str) -> Metric:
 
 
 def _icc(name: str, title: str, low: float, form: str, formula: str) -> Metric:
-    undefined = "fewer than two cases or readers, or the denominator is not above 0, as for equal ratings throughout"
+    undefined = "fewer than two cases or readers, or the denominator is not above 0, such as for equal ratings"
     return _reliability(name, title, low, undefined, f"Shrout and Fleiss 1979; {title.split(', ')[1]} of McGraw and "
                         "Wong 1996", formula, "pingouin; Shrout and Fleiss's printed example",
                         "intraclass_correlation", form=form)
@@ -214,7 +215,7 @@ _ROWS = (
                   "1 if any predicted point is in the reference mask, else 0", "dense masks",
                   "localization.point_hit"),
     _localization("grid_hit", "Grid hit rate", "no cell has any coverage", "paper 000, section 3.3",
-                  "1 if the mask covers >= 1/2 of a predicted cell (any part, if it covers 1/2 of no cell), else 0",
+                  "1 if the mask covers >= 1/2 of a predicted cell (any part, if no cell is covered by 1/2), else 0",
                   "dense masks, exact fractions", "localization.grid_hit"),
     _localization("grid_chance", "Chance grid hit", "no cell has any coverage", "paper 000, section 4.1",
                   "(cells that would be hits) / n^2", "dense masks, exact fractions", "localization.grid_chance",
@@ -222,7 +223,7 @@ _ROWS = (
     _localization("mask_iou", "mIoU", "either mask empty", "paper 002, Methods (true-positive slice)",
                   _IOU, "pycocotools, dense masks", "localization.mask_iou", symmetric=True),
     _localization("mask_iou_all", "mIoU, all", "both masks empty", "paper 002, Extended Data Fig. 4",
-                  f"{_IOU}; 0 where one mask is empty", "pycocotools, dense masks", "localization.mask_iou",
+                  f"{_IOU}; 0 if only one mask is empty", "pycocotools, dense masks", "localization.mask_iou",
                   symmetric=True, slice="all"),
     _localization("box_iou", "Box IoU", "reference empty, or no area in both", "boxes; tight box of a reference mask",
                   _IOU, "pycocotools, arithmetic", "localization.box_iou"),
@@ -230,21 +231,21 @@ _ROWS = (
                   "1 if the map's largest pixel is in the reference or within 15 pixels of it, else 0",
                   "a plain loop", "map_scores.tolerant_hit"),
     _localization("energy_inside", "Energy inside", "reference empty, or no positive value in the map",
-                  "Score-CAM (Wang et al. 2020)", "positive mass of the map inside the reference / in all",
+                  "Score-CAM (Wang et al. 2020)", "positive mass of the map inside the reference / in the whole map",
                   "arithmetic", "map_scores.energy_inside"),
     _localization("pixel_average_precision", "Pixel average precision", "reference mask empty", _SKLEARN,
-                  "mean over pixels of the reference of the precision among all that are at least as high",
+                  "mean, over pixels of the reference, of the precision among all pixels with at least the same value",
                   "scikit-learn", "map_scores.pixel_average_precision"),
     _localization("dice", "Dice", "both masks empty", "Dice 1945", "2 area(A and B) / (area(A) + area(B))",
                   "dense masks", "mask_agreement.dice", symmetric=True),
     _localization("boundary_iou", "Boundary IoU", "both masks empty", "Cheng et al. 2021",
-                  "IoU of the parts within 2% of the image's diagonal along each mask's own boundary", "a plain loop",
-                  "mask_agreement.boundary_iou", symmetric=True),
+                  "IoU of the parts of both masks within 2% of the image's diagonal from their own boundary",
+                  "a plain loop", "mask_agreement.boundary_iou", symmetric=True),
     _localization("surface_distance", "Normalised surface distance", "both masks empty", "Nikolov et al. 2018",
-                  "share of both boundaries within a tolerance (2 pixels) of the other", "MONAI",
+                  "proportion of both boundaries within a tolerance (2 pixels) of the other boundary", "MONAI",
                   "mask_agreement.surface_distance", symmetric=True),
     Metric("hausdorff_95", "Hausdorff 95", 0, inf, "lower", "both masks empty", "pixels, or mm with a spacing",
-           "95th percentile of distances between the boundaries, the larger of both ways; infinite if one is empty",
+           "larger of the 95th percentiles of distances from each boundary to the other; infinite if one mask is empty",
            "MONAI", "localization", "mask_agreement.hausdorff_95", symmetric=True),
     _localization("pixel_sensitivity", "Pixel sensitivity", "no positive pixel in the reference",
                   "pixel-wise, per image", "area(A and B) / area(B), B the reference", "dense masks",
@@ -258,8 +259,8 @@ _ROWS = (
                "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false alarms of the finding per image",
                "MONAI"),
     _detection("wafroc", "wAFROC area", "Chakraborty 2017, chapter 14",
-               "P(score of a lesion > highest false alarm of an image without one) + P(equal) / 2, each image with "
-               "lesions having equal weight", "a plain loop", undefined=_NO_NORMAL),
+               "P(score of a lesion > highest false alarm of an image without lesions) + P(equal) / 2, with equal "
+               "weight for each image with lesions", "a plain loop", undefined=_NO_NORMAL),
     _detection("lesion_sensitivity", "Lesion sensitivity", "at a threshold fixed beforehand",
                "lesions found by marks that score at least the threshold / lesions", "a plain loop"),
     _detection("pq", "Panoptic quality", "Kirillov et al. 2019", f"sum of IoU of TP / {_PANOPTIC}", "panoptica",
@@ -276,15 +277,16 @@ _ROWS = (
     *(_froc(f"froc_{name}", shown) for name, shown in (("0125", "1/8"), ("025", "1/4"), ("05", "1/2"), ("1", "1"),
                                                        ("2", "2"), ("4", "4"), ("8", "8"))),
     _detection("afroc", "AFROC area", "Chakraborty 2017, chapter 13",
-               "as for wAFROC, but each lesion having equal weight", "a plain loop", undefined=_NO_NORMAL),
+               "as wAFROC, but with equal weight for each lesion", "a plain loop", undefined=_NO_NORMAL),
     _detection("lroc", "LROC area", "Swensson 1996",
-               "P(highest mark of an image with lesions hits, and scores above that of one without) + P(equal) / 2",
+               "P(highest mark of an image with lesions hits, and scores above the highest mark of an image without) "
+               "+ P(equal) / 2",
                "a plain loop", undefined=_NO_NORMAL),
     _detection("rsna_precision", "RSNA precision", "RSNA Pneumonia Detection Challenge 2018",
                "TP / (TP + FP + FN) of marks at the threshold or above, mean over IoU 0.4 to 0.75 and over images",
                "a plain loop", undefined="no image with a lesion or a mark"),
 
-    *_ratios("f1", "F1", "no positive in either", "2 TP / (2 TP + FP + FN)", "multilabel_f1", symmetric=True),
+    *_ratios("f1", "F1", "no positive in either one", "2 TP / (2 TP + FP + FN)", "multilabel_f1", symmetric=True),
     *_ratios("precision", "Precision", "no positive prediction", "TP / (TP + FP)", "precision"),
     *_ratios("recall", "Recall", "no positive reference", "TP / (TP + FN)", "recall"),
     _labels("specificity", "Specificity", "no negative reference", "TN / (TN + FP), per label", "specificity"),
@@ -293,20 +295,21 @@ _ROWS = (
             symmetric=True),
     _labels("hamming_loss", "Hamming loss", "no studies", "wrong decisions / decisions", "hamming_loss",
             better="lower", symmetric=True),
-    _labels("auroc", "AUROC", _ONE_CLASS, "P(score of a positive > of a negative) + P(equal) / 2", "auroc"),
+    _labels("auroc", "AUROC", _ONE_CLASS, "P(score of a positive > score of a negative) + P(equal) / 2", "auroc"),
     _labels("average_precision", "Average precision", _ONE_CLASS,
-            "mean over the positives of the precision among all that score at least as high", "average_precision"),
+            "mean, over the positives, of the precision among cases that score at least as high", "average_precision"),
 
     _agreement("cohen_kappa", "Cohen's kappa", -1, 1, _CONSTANT, "Cohen 1960; paper 004, section 4.2",
                "1 - disagreement observed / expected by chance", "scikit-learn", "cohen_kappa"),
     _agreement("cohen_kappa_linear", "Cohen's kappa, linear", -1, 1, _CONSTANT, "Cohen 1968",
-               "the same, a disagreement of i and j costing |i - j|", "scikit-learn", "cohen_kappa", weights="linear"),
+               "as Cohen's kappa, with a disagreement of i and j costing |i - j|", "scikit-learn", "cohen_kappa",
+               weights="linear"),
     _agreement("cohen_kappa_quadratic", "Cohen's kappa, quadratic", -1, 1, _CONSTANT, "Cohen 1968; paper 001, Table 3",
-               "the same, a disagreement of i and j costing (i - j)^2", "scikit-learn", "cohen_kappa",
+               "as Cohen's kappa, with a disagreement of i and j costing (i - j)^2", "scikit-learn", "cohen_kappa",
                weights="quadratic"),
     _agreement("gwet_ac1", "Gwet's AC1", -1, 1, "no cases", "Gwet 2008; paper 004, Table S3",
                "(agreement - e) / (1 - e), e = sum of p (1 - p) / (k - 1)", "irrCAC, to its digits", "gwet_ac1"),
-    _agreement("percent_agreement", "Agreement", 0, 1, "no cases", "share of cases", "equal ratings / cases",
+    _agreement("percent_agreement", "Agreement", 0, 1, "no cases", "proportion of cases", "equal ratings / cases",
                "arithmetic", "percent_agreement"),
     _agreement("mean_absolute_difference", "MAD", 0, inf, "no cases", "paper 001, Table 3",
                "mean |a - b|, in steps of the scale: at most k - 1", "arithmetic", "mean_absolute_difference",
@@ -317,9 +320,9 @@ _ROWS = (
                  "fleiss_kappa"),
     _alpha("krippendorff_alpha", "Krippendorff's alpha", "1 - disagreement observed / expected by chance", "nominal"),
     _alpha("krippendorff_alpha_ordinal", "Krippendorff's alpha, ordinal",
-           "the same, a disagreement costing (difference of mean ranks)^2", "ordinal"),
+           "as nominal alpha, with a disagreement costing (difference of mean ranks)^2", "ordinal"),
     _alpha("krippendorff_alpha_interval", "Krippendorff's alpha, interval",
-           "the same, a disagreement of i and j costing (i - j)^2", "interval"),
+           "as nominal alpha, with a disagreement of i and j costing (i - j)^2", "interval"),
     _icc("icc_1_1", "ICC(1,1), ICC(1)", -1, "1,1", "(MSB - MSW) / (MSB + (k - 1) MSW), mean squares between and within "
          "cases"),
     _icc("icc_2_1", "ICC(2,1), ICC(A,1)", -inf, "2,1", "(MSB - MSE) / (MSB + (k - 1) MSE + k (MSR - MSE) / n), mean "
@@ -329,7 +332,7 @@ _ROWS = (
     _icc("icc_2_k", "ICC(2,k), ICC(A,k)", -inf, "2,k", "(MSB - MSE) / (MSB + (MSR - MSE) / n)"),
     _icc("icc_3_k", "ICC(3,k), ICC(C,k)", -inf, "3,k", "(MSB - MSE) / MSB"),
 
-    _ordinal("content", "Content", 1, 5, "one of the three not rated", "section 3.3",
+    _ordinal("content", "Content", 1, 5, "one of the three scores is missing", "section 3.3",
              "min(process, execution, synthesis), per task", "content_score"),
     _ordinal("rubric_mean", "Mean score", 1, 5, "no task rated", "Table 1", "mean over tasks", "rubric_summary"),
     _ordinal("rubric_sd", "SD of scores", 0, 8**0.5, "fewer than two tasks rated", "Table 1",

@@ -1,19 +1,19 @@
-"""Agreement of two raters, and of readers with the majority of them.
+"""Agreement between two raters, and between each reader and the majority of readers.
 
 Conventions
 -----------
-Ratings are integer codes in [0, n_categories), one array (n_cases,) per rater, same case order; for weighted kappa and
-the mean difference the codes are ordered and evenly spaced. A contingency table is (k, k): how often `rater_a` chose
-the row's category and `rater_b` the column's. Every metric is also computed from a stack of tables (..., k, k): one per
-label, reader or replicate. Intervals come from the tables of resampling units: ``counts @ tables`` of
-:func:`resample_tables`, with counts from :func:`~reveal_bench.metrics.bootstrap.resampling_counts`. Undefined values
-are NaN.
+Ratings are integer codes in [0, n_categories), one array (n_cases,) per rater with cases in the same order. For
+weighted kappa and the mean difference, codes are ordered and evenly spaced. A contingency table (k, k) counts how often
+`rater_a` chose the row's category and `rater_b` the column's. Every metric can also be computed from a stack of tables
+(..., k, k), with one table per label, reader or replicate. Intervals are computed from the tables of resampled units:
+:func:`resample_tables` returns ``counts @ tables`` for counts from
+:func:`~reveal_bench.metrics.bootstrap.resampling_counts`. Undefined values are NaN.
 
 Metrics
 -------
 * :func:`cohen_kappa`                 agreement beyond chance, unweighted, linear or quadratic [1]_ [2]_
-* :func:`gwet_ac1`                    agreement beyond a chance that does not grow with prevalence [3]_
-* :func:`percent_agreement`           share of equal ratings
+* :func:`gwet_ac1`                    agreement beyond chance, with a chance that does not grow with prevalence [3]_
+* :func:`percent_agreement`           proportion of equal ratings
 * :func:`mean_absolute_difference`    mean distance of the codes (paper 001, Table 3)
 * :func:`reader_against_majority`     tables of each reader against the majority vote (paper 004, section 4.2)
 * :func:`reader_sums`                 inputs of :func:`ac1_from_sums`, for AC1 among many readers [3]_
@@ -57,7 +57,7 @@ def cohen_kappa(
 
     Returns
     -------
-    float in [-1, 1]; NaN if chance agreement is 1 (both raters used only one category, the same), or without cases
+    float in [-1, 1]; NaN without cases, or if chance agreement is 1 (both raters used only one and the same category)
 
     Raises
     ------
@@ -75,10 +75,10 @@ def cohen_kappa(
 
 
 def gwet_ac1(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
-    """Return Gwet's AC1: (agreement - chance) / (1 - chance), chance = sum of p(1 - p) / (k - 1), p the raters' mean
-    proportion.
+    """Return Gwet's AC1: (agreement - chance) / (1 - chance), where chance is the sum of p (1 - p) / (k - 1).
 
-    `n_categories` is the k of the scale, including categories that were not used.
+    p is the mean of both raters' proportions of a category; k is `n_categories`, including categories that were not
+    used.
 
     Returns
     -------
@@ -162,7 +162,8 @@ def unit_tables(
 
 
 def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims: tuple[int, ...] = (1,)) -> IntArray:
-    """Return `codes` as integers, after checking that they are in [low, limit) and that their dimensions are allowed.
+    """Return `codes` as integers, after checking that they are in [low, limit) and have an allowed number of
+    dimensions.
 
     Raises
     ------
@@ -185,7 +186,8 @@ def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims
 
 
 def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
-    """Return the contingency tables of every replicate: ``counts @ tables``, exact, for any number of tables per unit.
+    """Return the contingency tables of every replicate, exactly: ``counts @ tables``, for any number of tables per
+    unit.
 
     Parameters
     ----------
@@ -210,12 +212,12 @@ def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
 
 
 def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> FloatArray:
-    """Return :func:`cohen_kappa` of a stack of tables (..., k, k); shape (...).
+    """Return :func:`cohen_kappa` of each table in a stack (..., k, k); shape (...).
 
     Raises
     ------
     ValueError
-        If the tables are not square or hold a negative, NaN or infinite number, or `weights` is unknown.
+        If the tables are not square or contain a negative, NaN or infinite number, or `weights` is unknown.
     """
     k = _check_tables(tables)
     distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(np.float64)
@@ -225,14 +227,14 @@ def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> 
     cost = costs[weights]
     observed = (tables * cost).sum(axis=(-2, -1)) * tables.sum(axis=(-2, -1))
     expected = ((tables.sum(axis=-1) @ cost) * tables.sum(axis=-2)).sum(axis=-1)
-    return 1 - divide(observed, expected)  # sums of whole numbers; 0 / 0: chance agreement is 1
+    return 1 - divide(observed, expected)  # exact, as sums of whole numbers; 0 / 0 if chance agreement is 1
 
 
 def lowest_kappa(tables: FloatArray) -> FloatArray:
-    """Return the lowest possible kappa of two raters with the same rates of the second of two categories.
+    """Return the lowest kappa that is possible with each rater's rate of the second of two categories.
 
-    Raters who rarely choose it agree in most cases even if they never choose it together, so that their kappa cannot
-    approach -1: if each chooses it once in ten cases, the lowest is -1/9.
+    Raters who rarely choose this category agree in most cases even if they never choose it together, so their kappa
+    cannot approach -1. If each chooses it once in ten cases, the lowest kappa is -1/9.
 
     Parameters
     ----------
@@ -254,20 +256,20 @@ def lowest_kappa(tables: FloatArray) -> FloatArray:
 
 
 def ac1_from_tables(tables: FloatArray) -> FloatArray:
-    """Return :func:`gwet_ac1` of a stack of tables (..., k, k); errors as for :func:`kappa_from_tables`."""
+    """Return :func:`gwet_ac1` of each table in a stack (..., k, k); errors as for :func:`kappa_from_tables`."""
     agreement = agreement_from_tables(tables)
     chosen = tables.sum(axis=-1) + tables.sum(axis=-2)
     return _ac1(agreement, divide(chosen, chosen.sum(axis=-1, keepdims=True)))
 
 
 def agreement_from_tables(tables: FloatArray) -> FloatArray:
-    """Return :func:`percent_agreement` of a stack of tables (..., k, k); errors as for :func:`kappa_from_tables`."""
+    """Return :func:`percent_agreement` of each table in a stack (..., k, k); errors as :func:`kappa_from_tables`."""
     _check_tables(tables)
     return divide(np.trace(tables, axis1=-2, axis2=-1), tables.sum(axis=(-2, -1)))
 
 
 def difference_from_tables(tables: FloatArray) -> FloatArray:
-    """Return :func:`mean_absolute_difference` of a stack of tables (..., k, k), with the same errors."""
+    """Return :func:`mean_absolute_difference` of each table in a stack (..., k, k), with the same errors."""
     k = _check_tables(tables)
     distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
     return divide((tables * distance).sum(axis=(-2, -1)), tables.sum(axis=(-2, -1)))
@@ -281,13 +283,13 @@ def divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 
 
 def _ac1(agreement: FloatArray, share: FloatArray) -> FloatArray:
-    chance = (share * (1 - share)).sum(axis=-1) / (share.shape[-1] - 1)  # at most 1 / k: never 1
+    chance = (share * (1 - share)).sum(axis=-1) / (share.shape[-1] - 1)  # chance is at most 1 / k, so never 1
     ac1: FloatArray = (agreement - chance) / (1 - chance)
     return ac1
 
 
 def _check_tables(tables: FloatArray) -> int:
-    """Return the number of categories."""
+    """Return the number of categories, after checking the tables."""
     if tables.ndim < 2 or tables.shape[-1] != tables.shape[-2] or tables.shape[-1] < 2:
         raise ArgumentError("tables", "must have shape (..., k, k) with k at least 2", tables.shape)
     bad = tables[~(np.isfinite(tables) & (tables >= 0))]
@@ -298,15 +300,15 @@ def _check_tables(tables: FloatArray) -> int:
 
 @dataclass(frozen=True)
 class ReaderTables:
-    """Pairs (reader's vote, majority vote), counted per study.
+    """Counts of the pairs (reader's vote, majority vote) in each study.
 
     Attributes
     ----------
     tables : float array (n_studies, k, k), or (n_studies, n_labels, k, k) when votes have labels
-        Rows: the reader's category; columns: the majority's. Sum over studies (and labels) to pool, then
-        :func:`kappa_from_tables`; :func:`resample_tables` with counts of studies for the replicates.
+        Rows are the reader's category, columns the majority's. Sum them over studies (and labels) for
+        :func:`kappa_from_tables`; :func:`resample_tables` computes replicates.
     n_votes, n_undefined : int, or int arrays (n_labels,)
-        Number of votes, and of those left out because there was no majority to compare them with.
+        Number of votes, and number of votes left out because there is no majority to compare them with.
     """
 
     tables: FloatArray
@@ -320,17 +322,17 @@ def reader_against_majority(
     """Pair each reader's vote with the majority vote on the same study, pooled over readers (paper 004, section 4.2).
 
     The majority is the category that more than half of the votes chose, and at least `min_votes` of them ("at least 2
-    raters selecting the same category"). Without one (a tie, three readers with three answers, a single reader) the
-    study's votes are left out and counted; no tie is ever broken. The paper's three binary votes cannot tie.
+    raters selecting the same category"). Without a majority (a tie, three readers with three answers, a single reader)
+    the study's votes are left out and counted; no tie is ever broken. The paper's three binary votes cannot tie.
 
     Parameters
     ----------
-    votes : int array (n_studies, n_readers) or (n_studies, n_readers, n_labels), values in [0, n_categories), -1 absent
-        Readers may differ from study to study: only votes on the same study are compared.
+    votes : int array (n_studies, n_readers) or (n_studies, n_readers, n_labels), values in [0, n_categories), -1 for an
+        absent reader Readers may differ between studies, because only votes on the same study are compared.
     n_categories : int, at least 2; merge categories beforehand (the paper: agree mostly and disagree)
     own_vote : bool
-        True (the paper: the majority of the group) counts the reader's own vote in the majority, which flatters
-        agreement; False compares with the majority of only the other readers.
+        True counts the reader's own vote in the majority, as in the paper, which increases agreement; False compares
+        with the majority of only the other readers.
     min_votes : int, at least 1
 
     Raises
@@ -353,7 +355,7 @@ def reader_against_majority(
     others = cast.sum(axis=1, keepdims=True) - (0 if own_vote else cast)  # (n_studies, 1 or n_readers, n_labels, k)
     most = others.max(axis=-1, keepdims=True)
     is_majority = (2 * most > others.sum(axis=-1, keepdims=True)) & (most >= min_votes)
-    majority = (others == most) & is_majority  # one category at most: two cannot both have more than half
+    majority = (others == most) & is_majority  # at most one category, because two cannot both have more than half
     tables = np.einsum("srli,srlj->slij", cast, np.broadcast_to(majority, cast.shape).astype(np.float64))
     n_votes = present.sum(axis=(0, 1)).astype(np.int64)
     n_undefined = n_votes - tables.sum(axis=(0, 2, 3)).astype(np.int64)
@@ -363,11 +365,11 @@ def reader_against_majority(
 
 
 def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
-    """Return each study's terms of AC1 among its readers; sum over studies or resample, then :func:`ac1_from_sums`.
+    """Return each study's terms of AC1 among its readers, to be summed over studies for :func:`ac1_from_sums`.
 
-    Paper 004 does not say between whom the AC1 of its Table S3 is computed. It is not between the pairs of its kappa,
-    because no 2 x 2 table has an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). The AC1 here is between the
-    readers of a study, as irrCAC computes it from raw votes.
+    Paper 004 does not say between which readers the AC1 of its Table S3 is computed. They cannot be the pairs used for
+    kappa, because no 2 x 2 table has an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). The AC1 here is between
+    the readers of a study, as irrCAC computes it from raw votes.
 
     Parameters
     ----------
@@ -386,7 +388,7 @@ def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
 
 
 def ac1_from_sums(sums: FloatArray) -> FloatArray:
-    """Return Gwet's AC1 among any number of readers, from added :func:`reader_sums` (..., 3 + k); shape (...).
+    """Return Gwet's AC1 among any number of readers, from summed :func:`reader_sums` (..., 3 + k); shape (...).
 
     Returns
     -------

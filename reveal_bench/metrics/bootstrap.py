@@ -1,18 +1,18 @@
-"""Means by resampling patients, as :class:`~reveal_bench.metrics.intervals.Estimate`, and resampling draws.
+"""Bootstrap of means over patients: resampling counts, replicates, and estimates with intervals.
 
 Conventions
 -----------
-Values are per-case rows, shape (n_cases,), float, NaN if undefined. `groups` maps each case to the finding it belongs
-to and `units` to the patient (or image) that is resampled, both as integer codes from 0. All findings, metrics and
-systems share the same resampling counts, shape (n_resamples, n_units), so that macros and paired differences come from
-the same replicates. Units without any defined row are drawn, too (papers 000 and 002: all images).
+Values are per-case rows, shape (n_cases,), float, NaN if undefined. `groups` contains the finding of each case and
+`units` the patient (or image) that is resampled, both as integer codes from 0. All findings, metrics and systems share
+the same resampling counts, shape (n_resamples, n_units), so that macros and paired differences come from the same
+replicates. Units without a defined row are also drawn (papers 000 and 002: all images).
 
-Counts are whole numbers in single precision. Sums of hits are whole numbers too, so single precision adds them up
-without an error while they stay below 2**24, and the replicates equal double-precision ones bit for bit; other
-numbers (IoU), and larger ones, are added up in double precision.
+Counts are whole numbers in single precision. Sums of hits are whole numbers, too. Single precision adds them up without
+an error while they stay below 2**24, so the replicates equal double-precision ones bit for bit. Other numbers (IoU),
+and larger sums, are added up in double precision.
 
-Source: 1,000 replicates as in papers 000 (section 3.3) and 002 (Results); the unit there is the image, here the patient
-by default. :mod:`reveal_bench.metrics.intervals` defines the intervals.
+Source: 1,000 replicates as in papers 000 (section 3.3) and 002 (Results); the papers resample images, this package
+patients by default. :mod:`reveal_bench.metrics.intervals` defines the intervals.
 """
 
 from __future__ import annotations
@@ -43,31 +43,34 @@ from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, has_une
 from reveal_bench.metrics.resampled import Resampled, mean_of_defined
 
 MACRO = "macro"
-"""Name used instead of a finding's in the Estimate of an unweighted mean over findings."""
+"""Finding in the Estimate of an unweighted mean over findings."""
 
 Counts = npt.NDArray[np.float32]
 
-_DRAWS = 1 << 17  # counted at a time: they fit in a cache
-_PRODUCTS = 1 << 18  # added up at a time: too few for BLAS to start threads, which would cost more than they save
-_LEAST_ROWS = 16  # of a product
-_MANY_UNITS = 1 << 14  # from here on, products have the least rows, so that whole ones of a block add up as all do
-_COUNTS_AT_ONCE = 1 << 22  # of so many units
-_UNITS_AT_ONCE = 256  # left out at a time: bounds the memory of their counts
+_DRAWS = 1 << 17  # number of draws counted at a time, which fit in a cache
+# Number of products added up at a time, so few that BLAS starts no threads, which would cost more than they save
+_PRODUCTS = 1 << 18
+_LEAST_ROWS = 16  # smallest number of rows of a matrix product
+# From this number of units on, products have _LEAST_ROWS rows, so that sums do not depend on the size of blocks
+_MANY_UNITS = 1 << 14
+_COUNTS_AT_ONCE = 1 << 22  # number of counts in memory, for many units
+_UNITS_AT_ONCE = 256  # number of units left out at a time, to bound the memory of their counts
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 
 
 @dataclass(frozen=True)
 class BootstrapMeans:
-    """Means per finding, and their macro, on the data and in every replicate.
+    """Mean of each finding, and their macro, in the data and in every replicate.
 
     Attributes
     ----------
     values : float array (n_groups,), replicates : float array (n_resamples, n_groups)
-        Mean over defined rows; NaN without any. See :func:`bootstrap_columns` for replicates without means.
+        Mean over defined rows; NaN without any. With `with_means` False in :func:`bootstrap_columns`, replicates are
+        not means.
     n, n_undefined : int arrays (n_groups,)
     sums, rows : float arrays (n_units, n_groups)
         Sum of each unit's defined rows, and their number.
-    bounds : ends of the scale of the rows
+    bounds : lowest and highest possible value of a row
     """
 
     values: FloatArray
@@ -89,14 +92,14 @@ class BootstrapMeans:
 
     @property
     def behind(self) -> None:
-        """None, because :attr:`rows` shows it."""
+        """None, because :attr:`rows` gives the units that support each mean."""
 
     def macro(self) -> tuple[float, FloatArray]:
-        """Return the unweighted mean over the defined groups: on the data, and per replicate."""
+        """Return the unweighted mean over the defined groups, in the data and in each replicate."""
         return float(mean_of_defined(self.values)), mean_of_defined(self.replicates)
 
     def evidence(self, averaged: IntArray | None = None) -> Evidence:
-        """Return the evidence of the intervals of a macro and the means."""
+        """Return the inputs of the intervals of the macro and of each mean."""
         whole = (self.sums == np.rint(self.sums)) & (self.sums >= 0) & (self.sums <= self.rows)
         behind = (self.rows > 0).sum(axis=0)
         is_share = whole.all(axis=0) & (self.bounds == (0, 1))
@@ -111,7 +114,7 @@ class BootstrapMeans:
         return evidence if averaged is None else evidence.over(averaged)
 
     def left_out(self) -> FloatArray:
-        """Return the means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
+        """Return the means without each unit in turn, (n_units, n_groups), in closed form, for the jackknife."""
         return _divide(self.sums.sum(axis=0) - self.sums, self.rows.sum(axis=0) - self.rows)
 
     def ratio_parts(self) -> tuple[FloatArray, FloatArray]:
@@ -120,18 +123,18 @@ class BootstrapMeans:
 
 
 def _divide(sums: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return means, NaN for sums over no rows."""
+    """Return means; NaN for a sum over no rows."""
     means: FloatArray = np.divide(sums, rows, out=np.full(sums.shape, np.nan), where=rows > 0)
     return means
 
 
 def bounds_of(metric: str) -> tuple[float, float]:
-    """Return the bounds of a metric's scale; infinite for a metric without a scale."""
+    """Return the lowest and the highest value of a metric; infinite if there is no bound."""
     return (METRICS[metric].low, METRICS[metric].high) if metric in METRICS else (-np.inf, np.inf)
 
 
 def macro_first(means: FloatArray, averaged: IntArray | None = None) -> FloatArray:
-    """Return `means` (..., n_groups) with the mean over the defined groups, or those `averaged`, put first."""
+    """Return `means` (..., n_groups) after a first column, their mean over the defined, or the `averaged`, groups."""
     chosen = means if averaged is None else means[..., averaged]
     return np.concatenate([mean_of_defined(chosen)[..., None], means], axis=-1)
 
@@ -139,8 +142,8 @@ def macro_first(means: FloatArray, averaged: IntArray | None = None) -> FloatArr
 def resampling_counts(n_units: int, resampling: Resampling = Resampling()) -> Counts:
     """Return how often each unit is drawn in each replicate.
 
-    The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b has the counts of draw b.
-    Drawing and counting in blocks does not change them.
+    The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b contains the counts of draw
+    b. Drawing and counting in blocks does not change them.
 
     Returns
     -------
@@ -166,7 +169,7 @@ def _generator(n_units: int, resampling: Resampling) -> np.random.Generator:
 
 
 def blocks_of_counts(n_units: int, resampling: Resampling) -> Iterator[Counts]:
-    """Yield :func:`resampling_counts` in blocks: one block below 16,384 units, else at most 16 MiB each."""
+    """Yield :func:`resampling_counts` in blocks: a single one below 16,384 units, otherwise of at most 16 MiB each."""
     generator, n_resamples = _generator(n_units, resampling), resampling.n_resamples
     fitting = max(_LEAST_ROWS, _COUNTS_AT_ONCE // n_units // _LEAST_ROWS * _LEAST_ROWS)
     step = n_resamples if n_units < _MANY_UNITS else fitting
@@ -184,8 +187,8 @@ def replicates_of(
 
     Parameters
     ----------
-    statistics : functions of float32 counts (n_replicates, n_units): name -> one value or row of values per replicate,
-        each computed from its replicate alone
+    statistics : function of float32 counts (n_replicates, n_units) that returns name -> one value or row of values per
+        replicate, each computed from only this replicate
 
     Examples
     --------
@@ -209,7 +212,7 @@ def _next_counts(generator: np.random.Generator, n_resamples: int, n_units: int)
 
 
 def leave_one_out(statistic: Callable[[Counts], FloatArray], n_units: int) -> FloatArray:
-    """Return `statistic` without each unit in turn, (n_units, ...): the jackknife that "bca" needs.
+    """Return `statistic` without each unit in turn, (n_units, ...): the jackknife values for "bca".
 
     Parameters
     ----------
@@ -233,15 +236,15 @@ def bootstrap_means(
     counts: Counts,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> BootstrapMeans:
-    """Return the mean of `values` per group, on the data and in every replicate of `counts`.
+    """Return the mean of `values` for each group, in the data and in every replicate of `counts`.
 
     Parameters
     ----------
-    values : float array (n_cases,), NaN = undefined, infinities refused
+    values : float array (n_cases,), NaN if undefined, infinities are refused
     groups : int array (n_cases,), in [0, n_groups)
     units : int array (n_cases,), in [0, counts.shape[1])
     counts : float array (n_resamples, n_units), from :func:`resampling_counts`
-    bounds : ends of the scale of the values
+    bounds : lowest and highest possible value
 
     Raises
     ------
@@ -262,13 +265,12 @@ def bootstrap_columns(
     blocks: Iterable[Counts],
     with_means: bool = True,
 ) -> list[BootstrapMeans]:
-    """Return :func:`bootstrap_means` of each of `columns`, which have the same cases; a block of counts serves all
-    columns.
+    """Return :func:`bootstrap_means` of each of `columns`, which have the same cases and share each block of counts.
 
     Parameters
     ----------
-    with_means : True if replicates are means; False if they are only 1 where a mean is defined, which is faster and is
-        all that the jackknife needs
+    with_means : True to compute the means of replicates; False to write 1 for each defined mean, which is faster and
+        sufficient for the jackknife
 
     Raises
     ------
@@ -277,7 +279,7 @@ def bootstrap_columns(
     """
     held = [_sums_and_rows(values, groups, units, (n_units, n_groups)) for values in columns]
     asked = [own if with_means else own[:, n_groups:] for own in held]
-    # Most metrics are defined in the same cells: the first column that equals each
+    # Most metrics are defined for the same cases: find for each column the first column that is equal
     firsts = [next(k for k, other in enumerate(asked) if np.array_equal(own, other)) for own in asked]
     resampled = [{first: weighted_sums(counts, asked[first]) for first in set(firsts)} for counts in blocks]
     means = []
@@ -293,7 +295,7 @@ def bootstrap_columns(
 
 
 def _sums_and_rows(values: FloatArray, groups: IntArray, units: IntArray, shape: tuple[int, int]) -> FloatArray:
-    """Return sums per unit and group, (n_units, 2 n_groups): of the defined values, then of their numbers."""
+    """Return the sums of the defined values per unit and group, then their numbers: (n_units, 2 n_groups)."""
     n_units, n_groups = shape
     _check_codes("groups", groups, len(values), n_groups)
     _check_codes("units", units, len(values), n_units)
@@ -316,7 +318,7 @@ def weighted_sums(counts: Counts, columns: FloatArray) -> FloatArray:
     factors: npt.NDArray[Any] = columns.astype(np.float32 if exact else np.float64)
     result = np.zeros((len(counts), columns.shape[1]))
     width = max(1, _PRODUCTS // max(1, _LEAST_ROWS * columns.shape[1])) if exact else max(1, len(columns))
-    for first in range(0, len(columns), width):  # whole numbers add up to the same in any order
+    for first in range(0, len(columns), width):  # the order does not change sums of whole numbers
         own = factors[first : first + width]
         step = max(_LEAST_ROWS, _PRODUCTS // max(1, own.size))
         for start in range(0, len(counts), step):
@@ -333,7 +335,7 @@ def _check_codes(name: str, codes: IntArray, n_cases: int, limit: int) -> None:
 
 
 def interval_of(recipe: str) -> str:
-    """Return the kind of interval in a signature.
+    """Return the kind of interval named in a signature.
 
     Examples
     --------
@@ -346,11 +348,11 @@ def interval_of(recipe: str) -> str:
 def code_cases(
     case_findings: Sequence[str], case_units: Sequence[str], *, findings: Sequence[str], units: Sequence[str]
 ) -> tuple[npt.NDArray[np.bool_], IntArray, IntArray]:
-    """Return the names of cases as codes, which are positions in `findings` and `units`.
+    """Return the findings and units of cases as codes, the positions in `findings` and `units`.
 
     Returns
     -------
-    kept : bool array (n_cases,), the cases of `findings`
+    kept : bool array (n_cases,), True for cases of `findings`
     groups, units : int arrays (n_kept,), their codes
 
     Raises
@@ -388,14 +390,14 @@ def estimate_means(
     recipe: str,
     interval: Interval = "percentile",
 ) -> list[Estimate]:
-    """Return macro and mean per finding with their intervals.
+    """Return the macro and the mean of each finding, with their intervals.
 
     Parameters
     ----------
-    values : float array (n_cases,), NaN = undefined
+    values : float array (n_cases,), NaN if undefined
     case_findings, case_units : names (n_cases,); cases of findings that are not in `findings` are ignored
-    findings : findings to report, in order; the macro is over these only
-    units : names of all resampled units, those without cases included; `counts` has a column for each
+    findings : findings to report, in order; the macro averages only these
+    units : names of all resampled units, including those without cases, one for each column of `counts`
     counts : float array (n_resamples, n_units), from :func:`resampling_counts`
     recipe : from :meth:`Resampling.signature <reveal_bench.metrics.intervals.Resampling.signature>`; its first part
         names the metric
@@ -433,8 +435,8 @@ def intervals_of(
     Parameters
     ----------
     interval : see :func:`~reveal_bench.metrics.intervals.find_intervals`; scores that cannot be computed without each
-        unit have percentiles instead of "jackknife" and "bca", unless too few units support them, or replicates agree
-    bounds : ends of the scale, which no interval exceeds
+        unit get percentiles instead of "jackknife" and "bca", unless too few units support them or all replicates agree
+    bounds : lowest and highest possible value, which no interval exceeds
     """
     if averaged is not None:
         averaged = averaged[~np.isnan(figures.values[averaged])]
@@ -468,8 +470,8 @@ def estimates_from(
 ) -> list[Estimate]:
     """Return the estimates of the macro and the `findings`, in the order of the groups of `figures`.
 
-    The macro is over the `averaged` groups, by default all. Without evidence for the jackknife, `interval` must be one
-    from replicates.
+    The macro averages the `averaged` groups, by default all. If `figures` have no jackknife, `interval` must be one
+    that is computed from replicates.
     """
     metric = recipe.split("|", 1)[0]
     intervals = intervals_of(figures, interval, averaged=averaged, bounds=bounds_of(metric))
@@ -481,12 +483,13 @@ def estimates_from(
 
 
 def estimates_of_rows(intervals: Intervals, findings: Sequence[str], n: IntArray, *, recipe: str) -> list[Estimate]:
-    """Return the estimates of the macro and the `findings`; if a finding has no value, its `n` rows are undefined.
+    """Return the estimates of the macro and the `findings`; the `n` rows of a finding without a value count as
+    undefined.
 
     Parameters
     ----------
-    intervals : of the macro, then of each finding
-    n : int array (n_findings,), rows of each finding
+    intervals : intervals of the macro, then of each finding
+    n : int array (n_findings,), number of rows of each finding
     """
     is_defined = ~np.isnan(intervals.values[1:])
     n_defined = [int(is_defined.sum()), *np.where(is_defined, n, 0).tolist()]
@@ -505,13 +508,13 @@ def estimate_cases(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """Return :func:`estimate_means` of values without a dataset.
+    """Return :func:`estimate_means` for values that do not come from a dataset folder.
 
     Parameters
     ----------
     findings : a name per case; one finding "all" by default
-    patients : a name per case; every case its own patient by default
-    all_patients : every patient of the split, when some have no case
+    patients : a name per case; by default, every case is its own patient
+    all_patients : all patients of the split, needed if some have no case
     resampling : resampling of patients; interval "jackknife", "percentile", "bca" or "chexlocalize"
 
     Raises
@@ -547,11 +550,12 @@ def case_result(
     finding_groups: FindingGroups | None = None,
     resampling: Resampling = Resampling(),
 ) -> dict[str, Any]:
-    """Return :func:`estimate_cases` as the flat dictionary of `evaluate` modules: the macro under `name`, then others.
+    """Return :func:`estimate_cases` as the flat dictionary of `evaluate` modules, with the macro under `name`.
 
     Parameters
     ----------
-    finding_groups : macros over the findings of these groups are under "per_group"; see :func:`macros_over_groups`
+    finding_groups : group name -> findings; adds the macro of each group under "per_group", see
+        :func:`macros_over_groups`
     """
     of_metric = partial(estimate_cases, metric, METRICS[metric].version, resampling=resampling)
     macro, *rest = of_metric(values, findings=findings, patients=patients, all_patients=all_patients)
@@ -588,7 +592,7 @@ def macros_over_groups(
     Parameters
     ----------
     findings : all findings
-    estimate : returns the estimates of some findings, the macro over them among others
+    estimate : function that returns the estimates of the given findings, including their macro
 
     Raises
     ------

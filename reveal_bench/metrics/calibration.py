@@ -6,16 +6,17 @@ Conventions
 (n_cases,), with at least one case.
 
 * Brier score: mean of (probability - outcome)^2, in [0, 1]; always stating the event's rate r scores r (1 - r).
-* Reliability: cases in bins of their probability; per bin the mean probability and the rate of the event.
+* Reliability: cases are grouped into bins by their probability; each bin has a mean probability and a rate of the
+  event.
 * Expected calibration error (ECE): mean over the cases of their bin's |mean probability - rate|, in [0, 1]. It depends
-  on the bins and is above 0 even for correct probabilities, the more so the fewer the cases.
+  on the bins and is above 0 even for correct probabilities, especially with few cases.
 * Recalibration: the logistic regression of the event on logit(probability), by maximum likelihood. Its slope is 1 for
   correct probabilities, below 1 if they are too extreme, and above 1 if they are not extreme enough. The intercept is
   the intercept of a regression whose slope is fixed at 1 (calibration-in-the-large): 0 for correct probabilities, below
   0 if they are too high.
 * Risk and coverage: if only the most confident cases are answered, coverage is their proportion and risk the proportion
   of wrong answers among them. The area under that curve (AURC) is the mean of the risks with 1, 2, ... n answers.
-* Net benefit of acting from a probability t on: (TP - FP t / (1 - t)) / n; at most the rate of the event.
+* Net benefit of acting if the probability is at least t: (TP - FP t / (1 - t)) / n; at most the rate of the event.
 
 Sources: Brier (1950), Mon. Weather Rev. 78; Cox (1958), Biometrika 45; Van Calster et al. (2019), BMC Med. 17; Murphy
 and Winkler (1977), Appl. Stat. 26; Naeini, Cooper and Hauskrecht (2015), AAAI; Geifman and El-Yaniv (2017), NeurIPS;
@@ -34,7 +35,7 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 Binning = Literal["width", "count"]
 _MOST_BINS = 100
-_MOST_STEPS = 100  # of Newton's method, which needs about ten
+_MOST_STEPS = 100  # iterations of Newton's method, which needs about ten
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Bin:
     ----------
     low, high : bounds of the bin; for bins of equal counts, the lowest and the highest probability in it
     n : number of cases, at least one
-    said : their mean probability
-    rate : proportion of them with the event
+    said : mean probability of the cases
+    rate : proportion of the cases with the event
     """
 
     low: float
@@ -116,8 +117,8 @@ class Recalibration:
     slope : maximum-likelihood slope of the event on logit(probability), with its own intercept
     intercept : calibration-in-the-large: the maximum-likelihood intercept with the slope fixed at 1
     reason : reason why the slope, or both, are NaN; empty if both are defined
-    slopes, intercepts : float arrays (n_units,), both without each unit in turn, by one Newton step from the fit of all
-        cases; NaN if the value is undefined
+    slopes, intercepts : float arrays (n_units,), slope and intercept without each unit in turn, by one Newton step from
+        the fit of all cases; NaN if the value is undefined
     """
 
     slope: float
@@ -133,13 +134,13 @@ def recalibration(
     """Return the logistic recalibration of one group of cases.
 
     Probabilities are not clipped: slope and intercept are undefined if one is 0 or 1, which has no logit. Both are also
-    undefined if all cases have the event, or none. The slope alone is undefined if all probabilities are equal, or if
-    some threshold separates the cases with the event from the others (ties at the threshold allowed): its likelihood
-    has no maximum.
+    undefined if all cases have the event, or none. The slope alone is undefined if all probabilities are equal, or if a
+    threshold separates the cases with the event from the others, ties at the threshold allowed, because the likelihood
+    then has no maximum.
 
     Parameters
     ----------
-    units : int array (n_cases,), in [0, n_units), such as patients; every case its own unit by default
+    units : int array (n_cases,), in [0, n_units), such as patients; by default, every case is its own unit
 
     Raises
     ------
@@ -221,13 +222,14 @@ def _logistic(
 
 
 def _residuals(linear: FloatArray, happened: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return event less probability, and the variance of the event, per case."""
+    """Return, for each case, the event minus its probability, and the variance of the event."""
     chance = np.exp(-np.logaddexp(0, -linear))
     return happened - chance, chance * np.exp(-np.logaddexp(0, linear))
 
 
 def risk_coverage(sureness: FloatArray, right: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return coverage and risk if all cases at least as confident as some case are answered, (n_levels,) each.
+    """Return coverage and risk at each level of confidence, if all cases at least as confident are answered,
+    (n_levels,) each.
 
     Cases of equal confidence are answered together; the last coverage is 1.
 
@@ -262,9 +264,9 @@ def area_under_risk(sureness: FloatArray, right: BoolArray) -> float:
 
 
 def net_benefits(probabilities: FloatArray, happened: BoolArray, thresholds: FloatArray) -> FloatArray:
-    """Return each case's contribution to the net benefit of acting from a threshold on, (n_cases, n_thresholds).
+    """Return each case's contribution to the net benefit of acting at or above each threshold, (n_cases, n_thresholds).
 
-    Their mean is the net benefit; thresholds are inside (0, 1).
+    The mean over the cases is the net benefit; thresholds are inside (0, 1).
 
     Examples
     --------

@@ -1,27 +1,26 @@
 """Scores of detectors after matching marks with lesions: by rank, at a threshold, and in bootstrap replicates.
 
-Conventions
------------
-Scores are of one finding (:class:`Matched`): images with known presence and position of the finding, marks with
-confidences, lesions, and by rule the lesion that each mark hits (:mod:`reveal_bench.metrics.detection_matching`). A
-replicate weighs images by whole numbers, the draws of their patient, and its score is the score of a dataset that
-contains each image so often (for marks on one image with the same score, all copies of one precede all copies of the
-next); nothing is matched or sorted again. Undefined values are NaN.
+Scores are computed for one finding (:class:`Matched`): from the images in which its presence and location are known,
+marks with confidences, lesions, and the lesion that each mark hits by each rule
+(:mod:`reveal_bench.metrics.detection_matching`). A replicate gives each image a whole number as its weight, the number
+of draws of its patient. The replicate's score is that of a dataset that contains each image as often (for marks on one
+image with the same score, all copies of one precede all copies of the next); nothing is matched or sorted again.
+Undefined values are NaN.
 
 Scores
 ------
 * average precision at an IoU: COCO's, the mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or
-  a higher one. Marks of equal score come in the order of the images and of the file. Undefined without a lesion.
-* FROC: the proportion of lesions found against false alarms per image, over all thresholds, joined by straight lines. A
-  mark that hits no lesion is a false alarm; further marks on the same lesion count neither as hits nor as false alarms.
-  Undefined without a lesion.
-* AFROC and wAFROC: how often a lesion is scored above the highest false alarm of an image without the finding; an
-  unmarked lesion or image is below all marks, ties count half. In wAFROC each image with the finding has equal weight
+  a higher one. Marks of equal score are in the order of the images, then of the file. Undefined without a lesion.
+* FROC: the curve of the proportion of lesions found against false alarms per image over all thresholds, whose points
+  are joined by straight lines. A mark that hits no lesion is a false alarm; further marks on the same lesion count
+  neither as hits nor as false alarms. Undefined without a lesion.
+* AFROC and wAFROC: how often a lesion is scored above the highest false alarm of an image without the finding. An
+  unmarked lesion or image is below all marks; ties count half. In wAFROC each image with the finding has equal weight
   (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image free of lesions.
-* LROC: as wAFROC, with only the highest mark of each image, if it hits (Swensson 1996).
+* LROC: as wAFROC, but an image with the finding has only its highest mark, and only if that mark hits (Swensson 1996).
 * at a threshold fixed beforehand: the proportion of lesions found, and false alarms per image.
 * panoptic quality of masks at a threshold, and its factors: recognition, TP / (TP + FP / 2 + FN / 2), and segmentation,
-  the mean IoU of the matches, which are by an IoU above a half (Kirillov et al. 2019).
+  the mean IoU of the matched masks, whose IoU is above a half (Kirillov et al. 2019).
 * RSNA's precision: true positives / (true + false positives + lesions missed) at a threshold, mean over IoU 0.4 to 0.75
   and over images that have a lesion or a mark (RSNA Pneumonia Detection Challenge 2018).
 """
@@ -49,10 +48,10 @@ FROC_RATES = {
     "froc_4": 4.0,
     "froc_8": 8.0,
 }
-"""False alarms per image at which sensitivity is reported; CPM is the mean over them (LUNA16)."""
+"""False alarms per image at which sensitivity is reported; CPM is the mean of these sensitivities (LUNA16)."""
 RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc")
 """Metrics that depend on the order of marks; the others depend on a threshold that is fixed beforehand."""
-_AT_ONCE = 1 << 22  # numbers held for a block of replicates: bounds memory
+_AT_ONCE = 1 << 22  # largest number of values in memory for a block of replicates
 
 Weights = npt.NDArray[np.float32]
 
@@ -71,7 +70,7 @@ class Matched:
     threshold : lowest score at which a mark counts, for metrics at a threshold
     mask_hit, mask_iou : int32 and float arrays (n_marks,), the lesion whose mask each mark matches, and their IoU; None
         without masks
-    by : row of `hit` that decides hits for FROC, its relatives and metrics at a threshold
+    by : row of `hit` that decides hits for FROC, related metrics and metrics at a threshold
     """
 
     units: IntArray
@@ -96,7 +95,7 @@ class Matched:
 
 
 def detection_figures(matched: Matched, metrics: Sequence[str], counts: Weights) -> dict[str, tuple[float, FloatArray]]:
-    """Return the values of a finding, on the data and in replicates.
+    """Return the metrics of one finding, in the data and in replicates.
 
     Parameters
     ----------
@@ -137,10 +136,11 @@ def detection_figure(
 
     Parameters
     ----------
-    predictions : per image, (box, score) of each mark; boxes are [x, y, width, height] in pixels, and are its mask too
+    predictions : per image, (box, score) of each mark; boxes are [x, y, width, height] in pixels, and are also used as
+        masks
     references : per image, the box of each lesion
     metric : a metric of METRICS, family "lesions"
-    threshold : score from which a mark counts, for figures at a threshold
+    threshold : lowest score at which a mark counts, for metrics at a threshold
 
     Returns
     -------
@@ -208,7 +208,7 @@ def _summed(weights: Weights, units: IntArray, *columns: FloatArray | IntArray) 
 
 
 def _counted(weights: Weights, units: IntArray) -> FloatArray:
-    """Return how often `units` occur in every replicate, with repetitions, (n_replicates,)."""
+    """Return how often all `units` together occur in each replicate, counting repetitions, (n_replicates,)."""
     sums: FloatArray = _summed(weights, units, np.ones(len(units)))[0]
     return sums
 
@@ -232,7 +232,7 @@ def _average_precisions(matched: Matched) -> Figure:
 
 
 def precision_recall(matched: Matched, rule: str) -> tuple[FloatArray, FloatArray]:
-    """Return (recall, precision), (n_hits,) each, after each mark that hits under `rule`, by falling score."""
+    """Return recall and precision after each mark that hits under `rule`, by falling score, (n_hits,) each."""
     order = np.argsort(-matched.score, kind="stable")
     places = np.flatnonzero(matched.hit[RULES.index(rule), order] >= 0)
     true = np.arange(1, len(places) + 1)
@@ -241,12 +241,13 @@ def precision_recall(matched: Matched, rule: str) -> tuple[FloatArray, FloatArra
 
 @dataclass(frozen=True)
 class _Steps:
-    """Marks of a FROC curve by falling score, lesions first, then false alarms; equal scores form one step.
+    """Steps of a FROC curve by falling score; marks of equal score form one step, lesions before false alarms.
 
     Attributes
     ----------
-    lesions, alarms : indices of marks
-    lesion_stops, alarm_stops : how many of each come before, and up to, each score that finds a lesion: (2 * n_scores,)
+    lesions, alarms : indices of the marks that find lesions, and of false alarms
+    lesion_stops, alarm_stops : numbers of these marks before, and up to, each score that finds a lesion, (2 *
+        n_scores,)
     """
 
     lesions: IntArray
@@ -292,7 +293,7 @@ def _froc(matched: Matched) -> Figure:
 
 
 def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> FloatArray:
-    """Return the true positives of the curve at a number of false alarms, (n_replicates,).
+    """Return the number of true positives on the curve at a number of false alarms, (n_replicates,).
 
     `true` and `false` (n_replicates, 2 n_scores) are the ends of the rising lines, one line for each score that finds a
     lesion. Between these lines, and after the last, the curve is level.
@@ -310,7 +311,7 @@ def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> Float
 
 
 def _counts_up_to(rising: FloatArray, limits: FloatArray) -> IntArray:
-    """Return how many numbers of each row are at most the row's limit, by bisection; rows must not fall."""
+    """Return how many numbers of each row are at most the row's limit, by bisection; rows must be ascending."""
     n_rows, n = rising.shape
     row, counts = np.arange(n_rows), np.zeros(n_rows, np.int64)
     for step in (1 << k for k in reversed(range(n.bit_length()))):
@@ -346,7 +347,8 @@ def _areas(matched: Matched) -> Figure:
     is_right = (hitting == best) & (hitting > alarm) & np.isfinite(hitting)
     of_normal = matched.units[normal[np.argsort(alarm[normal], kind="stable")]]
     competing, place = np.unique(np.concatenate([lesion, hitting[having]]), return_inverse=True)
-    stops = np.column_stack(_ranks(competing, alarm[normal])).ravel()  # for each score, alarms below it and up to it
+    # Numbers of false alarms below each score, and up to it
+    stops = np.column_stack(_ranks(competing, alarm[normal])).ravel()
     units = np.concatenate([matched.units[matched.lesion_image], matched.units[having]])
     n, shares, counted = len(lesion), 1 / n_lesions[matched.lesion_image], is_right[having].astype(np.float64)
 

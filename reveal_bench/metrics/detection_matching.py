@@ -6,15 +6,16 @@ A *mark* is a detector's prediction on an image: a box with a score, or a point.
 reference, given as a box. Boxes are [x, y, width, height] float64 in pixels, see :mod:`reveal_bench.geometry`. Marks
 and lesions are compared within the same *case*, which is a pair of image and finding, coded as a whole number.
 
-* ``iou_40`` ... ``iou_95``: marks are processed by falling score, marks of equal score in their order. Each takes the
-  free lesion that it overlaps most, if its IoU is at least the threshold, or the last of equally overlapped lesions
-  (the greedy rule of COCO's evaluation).
-* ``centre``: the point of a mark, or the centre of its box, is in the lesion's box; among several lesions the one with
-  the nearest centre. A lesion may be hit by several marks, of which the best counts (FROC, as LUNA16 and MONAI count).
-* ``iobb_50``: at least a half of the mark's own box is in the lesion's, for findings with generous boxes; among several
-  lesions the one that contains most of it. Otherwise as ``centre``.
-* ``mask``: the point of a mark, or the centre of its box, is in the lesion's mask: as ``centre``, if there are masks
-  (:func:`match_points`); else no mark hits.
+* ``iou_40`` ... ``iou_95``: marks are processed by falling score, and marks of equal score in their order. Each mark
+  takes the free lesion with the largest IoU (the last of equal ones) if this IoU is at least the threshold: the greedy
+  rule of COCO's evaluation.
+* ``centre``: the point of a mark, or the centre of its box, is in the lesion's box; if in several, the lesion with the
+  nearest centre is hit. A lesion may be hit by several marks, of which the best counts (FROC, as LUNA16 and MONAI
+  count).
+* ``iobb_50``: at least half of the mark's box is in the lesion's box, for findings with generous boxes; if in several,
+  the lesion that contains most of the box is hit. Otherwise as ``centre``.
+* ``mask``: the point of a mark, or the centre of its box, is in the lesion's mask (:func:`match_points`). Several marks
+  may hit a lesion, as for ``centre``. Without masks, no mark hits.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 IOUS = tuple(k / 20 for k in range(8, 20))
 """Thresholds of IoU: 0.4, 0.45, ..., 0.95."""
 RULES = (*(f"iou_{round(100 * iou)}" for iou in IOUS), "centre", "iobb_50", "mask")
-"""Rules by which a mark hits a lesion, in the order of the rows that :func:`match_marks` gives."""
+"""Rules by which a mark hits a lesion, in the order of the rows that :func:`match_marks` returns."""
 CENTRE = RULES.index("centre")
-_BELOW_ONE = 1 - 1e-10  # as COCO's code: an IoU of 1 less rounding
+_BELOW_ONE = 1 - 1e-10  # as in COCO's code, an IoU of 1 minus rounding
 
 
 Hits = npt.NDArray[np.int32]
@@ -60,7 +61,7 @@ def match_marks(
     Parameters
     ----------
     boxes : float array (n_marks, 4), NaN for a mark that is a point
-    points : float array (n_marks, 2), (x, y): the mark's own, or the centre of its box
+    points : float array (n_marks, 2), (x, y) of the mark's point, or of the centre of its box
     scores : float array (n_marks,)
     cases : int array (n_marks,)
     lesion_boxes : float array (n_lesions, 4)
@@ -116,12 +117,12 @@ def match_points(is_inside: BoolArray, marks: IntArray, lesions: IntArray, n_mar
 def match_masks(
     overlaps: FloatArray, marks: IntArray, lesions: IntArray, scores: FloatArray, cases: IntArray, n_lesions: int
 ) -> tuple[Hits, FloatArray]:
-    """Return the lesion that each mask matches by an IoU above a half, and that IoU.
+    """Return the lesion that each mask matches with an IoU above a half, and this IoU.
 
     Parameters
     ----------
-    overlaps : float array (n_pairs,), IoU of pairs of one case
-    marks, lesions : int arrays (n_pairs,), which mark and lesion
+    overlaps : float array (n_pairs,), IoU of pairs in the same case
+    marks, lesions : int arrays (n_pairs,), indices of the pair's mark and lesion
     scores, cases : score and case of each mark
     n_lesions : int
 
@@ -144,12 +145,13 @@ def _match_by_share(hits: Hits, pairs: _Pairs, boxes: FloatArray, lesion_boxes: 
     shares = np.divide(_shared(own, other), area, out=np.zeros(len(own)), where=area > 0)
     enough = np.flatnonzero(shares >= 0.5)
     mark, lesion, share = pairs.mark[enough], pairs.lesion[enough], shares[enough]
-    order = np.lexsort((-lesion, share, mark))  # of a mark's lesions the one that holds most comes last
+    # Among a mark's lesions, the one that contains most of the mark comes last
+    order = np.lexsort((-lesion, share, mark))
     hits[mark[order]] = lesion[order]
 
 
 def _shared(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Return the area of box i in other i; 0 if either is NaN."""
+    """Return the area of box i inside `other` i; 0 if a box is NaN."""
     wide = np.minimum(boxes[:, 0] + boxes[:, 2], others[:, 0] + others[:, 2]) - np.maximum(boxes[:, 0], others[:, 0])
     high = np.minimum(boxes[:, 1] + boxes[:, 3], others[:, 1] + others[:, 3]) - np.maximum(boxes[:, 1], others[:, 1])
     area: FloatArray = np.where((wide > 0) & (high > 0), wide * high, 0.0)
@@ -157,7 +159,7 @@ def _shared(boxes: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def box_overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Return the IoU of box i with other i, both [x, y, width, height], (n, 4); 0 if either has no area, or is NaN.
+    """Return the IoU of box i with `other` i, both [x, y, width, height], (n, 4); 0 if a box is NaN or has no area.
 
     Examples
     --------
@@ -193,7 +195,7 @@ def _match_by_overlap(
     near = np.flatnonzero(overlaps >= thresholds[0])
     mark, lesion, overlap = pairs.mark[near], pairs.lesion[near], overlaps[near]
     turn = _turns(mark, scores, cases)
-    order = np.lexsort((lesion, overlap, mark, turn))  # of a mark's lesions the best comes last
+    order = np.lexsort((lesion, overlap, mark, turn))  # among a mark's lesions, the best comes last
     mark, lesion, overlap, turn = mark[order], lesion[order], overlap[order], turn[order]
     rounds = np.searchsorted(turn, np.arange(turn.max(initial=-1) + 2))
     for row, threshold in enumerate(thresholds):
@@ -208,7 +210,7 @@ def _match_by_overlap(
 
 
 def _turns(mark: IntArray, scores: FloatArray, cases: IntArray) -> IntArray:
-    """Return for each pair how many marks of its case come before its own, counting only marks that are in a pair."""
+    """Return for each pair how many marks of its case come before its mark, counting only marks that are in a pair."""
     choosing = np.unique(mark)
     order = choosing[np.lexsort((choosing, -scores[choosing], cases[choosing]))]
     of_case = cases[order]
@@ -225,6 +227,7 @@ def _match_by_centre(hits: Hits, pairs: _Pairs, points: FloatArray, lesion_boxes
     inside = np.flatnonzero((left <= x) & (x < left + wide) & (top <= y) & (y < top + high))
     mark, lesion = pairs.mark[inside], pairs.lesion[inside]
     far = np.hypot(x - left - wide / 2, y - top - high / 2)[inside]
-    order = np.lexsort((-lesion, -far, mark))  # of a mark's lesions the nearest comes last, the first of equals
+    # Among a mark's lesions, the nearest comes last; of equally near lesions, the first
+    order = np.lexsort((-lesion, -far, mark))
     mark, lesion = mark[order], lesion[order]
     hits[mark] = lesion

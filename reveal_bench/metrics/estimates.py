@@ -1,10 +1,8 @@
-"""Label and agreement metrics with their intervals, for data without a dataset folder.
+"""Label and agreement metrics with their intervals, for data that do not come from a dataset folder.
 
-Conventions
------------
-Patients are resampled: ``units`` of a metric are the patients, in sorted order of their names, so that the same seed
-gives the same replicates for every metric, label and rater. Intervals are 95 % intervals. An Estimate's `n` is the
-number of cases of one label or finding; for a macro, the number of defined labels or findings.
+Patients are resampled in the sorted order of their names, so that the same seed gives the same replicates for every
+metric, label and rater. Intervals have 95% confidence. An Estimate's `n` is the number of cases of one label or
+finding; for a macro, the number of defined labels or findings.
 """
 
 from __future__ import annotations
@@ -64,10 +62,10 @@ from reveal_bench.metrics.ranking_intervals import ranking_evidence
 from reveal_bench.metrics.resampled import Figures
 
 POOLED = "all"
-"""Name used instead of a finding's in the Estimate of all decisions or studies together."""
+"""Finding in the Estimate of all decisions or studies together."""
 
 MAX_CATEGORIES = 100
-"""Most categories assumed for integers if `categories` are not given."""
+"""Largest number of categories inferred from integers if `categories` are not given."""
 
 
 _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
@@ -92,11 +90,11 @@ _OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "mean_absolute_difference": difference_from_tables,
 }
 PER_LABEL = ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa")
-"""Metrics of decisions that have a score per label."""
+"""Metrics of decisions with a score for each label."""
 _SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
 """Metrics that are proportions: means of rows that are 0 or 1, or F1, which is 2 TP / (2 TP + FP + FN)."""
 _OF_EVERY_STUDY = ("exact_match", "hamming_loss")
-"""Metrics of all labels that every study supports, with or without a label."""
+"""Metrics over all labels for which every study counts, whether it has a label or not."""
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 
@@ -112,17 +110,17 @@ def estimate_labels(
 ) -> list[Estimate]:
     """Return metrics of label sets and, with scores, ranking metrics.
 
-    F1, precision and recall have every average, the others those below.
+    F1, precision and recall are returned with every average, other metrics with those listed below.
 
     Parameters
     ----------
     predictions, references : bool arrays (n_studies, n_labels)
     labels : names of the columns
     scores : float array (n_studies, n_labels), optional: adds "auroc" and "average_precision"
-    patients : a name per study; every study its own patient by default
-    all_patients : every patient of the split, needed if some have no study
+    patients : a name per study; by default, every study is its own patient
+    all_patients : all patients of the split, needed if some have no study
     resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca" With
-        "jackknife" the ranking metrics keep percentiles, as their signatures say.
+        "jackknife", ranking metrics have the intervals of :mod:`reveal_bench.metrics.ranking_intervals`.
 
     Returns
     -------
@@ -176,7 +174,7 @@ def estimate_labels(
 
 
 def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> Figures:
-    """Return the scores of every label by a metric of :data:`PER_LABEL`, with the evidence of their intervals."""
+    """Return the scores of every label by a metric of :data:`PER_LABEL`, with the inputs of their intervals."""
     statistic, total = _OF_SUMS[metric], sums.total
     values, left_out, is_kappa = statistic(total), statistic(sums.left_out()), metric == "cohen_kappa"
     n, undefined, parts = np.full(len(values), int(total.studies[0])), np.isnan(values), ratio_parts(metric, sums)
@@ -211,7 +209,7 @@ def figures_of_ranking(
     n_units: int,
     replicates: FloatArray,
 ) -> Figures:
-    """Return AUROC or average precision of every label, with the evidence of their intervals.
+    """Return AUROC or average precision of every label, with the inputs of their intervals.
 
     Parameters
     ----------
@@ -246,13 +244,13 @@ def estimate_ranking(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """Return AUROC or average precision per finding of cases that each belong to one finding.
+    """Return AUROC or average precision of each finding, for cases that each belong to one finding.
 
     Parameters
     ----------
     scores : float array (n_cases,)
     references : bool array (n_cases,)
-    findings, patients : names per case
+    findings, patients : a name per case
     groups : the findings to report, in their order
     all_patients, resampling : as for :func:`estimate_labels`, but with percentiles instead of "bca"
 
@@ -370,7 +368,7 @@ def estimate_agreement(
         undefined = np.isnan(values)
         support = evidence_of_groups(
             macro_first(left_out),
-            ((apart if is_kappa else rated) > 0).sum(axis=0),  # a rare category decides kappa
+            ((apart if is_kappa else rated) > 0).sum(axis=0),  # kappa depends most on the rarer categories
             averaged=np.flatnonzero(~undefined),
             bounds=bounds_of(name),
             lowest=lowest_kappa(total) if n_categories == 2 and is_kappa else None,
@@ -421,7 +419,8 @@ def code_ratings(
         scale = sorted(set(seen))
     if len(set(scale)) != len(scale):
         raise ArgumentError("categories", "must not hold one twice", scale)
-    scale = scale if len(scale) > 1 else [*scale, None]  # all ratings equal: a scale of one has no agreement beyond it
+    # All ratings are equal: on a scale of one category, there is no agreement beyond chance
+    scale = scale if len(scale) > 1 else [*scale, None]
     code: dict[Hashable, int] = {category: i for i, category in enumerate(scale)}
     columns = []
     for name, ratings in (("predictions", predictions), ("references", references)):
@@ -438,8 +437,8 @@ def as_flat_result(
     """Return estimates of several metrics as the dictionary of `evaluate` modules.
 
     Macros and pooled scores are at the top level as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and
-    ``<metric>_n``; the others are under `groups`, by finding. With `macros`, a result of
-    :func:`~reveal_bench.metrics.bootstrap.macros_over_groups`, they are under "per_group".
+    ``<metric>_n``; the others are under `groups`, by finding. `macros`, a result of
+    :func:`~reveal_bench.metrics.bootstrap.macros_over_groups`, are under "per_group".
     """
 
     def flat(estimate: Estimate) -> dict[str, Any]:
@@ -462,12 +461,12 @@ def as_flat_result(
 def resampled_units(
     n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None
 ) -> tuple[IntArray, int]:
-    """Return the code of each case's patient, and the number of patients; every case its own patient by default.
+    """Return the code of each case's patient, and the number of patients; by default, every case is its own patient.
 
     Raises
     ------
     ValueError
-        If `n_cases` is 0, or `patients` has another length or a patient that `all_patients` lacks.
+        If `n_cases` is 0, or `patients` has another length or contains a patient that is not in `all_patients`.
     """
     if n_cases == 0:
         raise ValueError("`predictions` and `references` must hold at least one case, got none")
@@ -485,12 +484,12 @@ def resampled_units(
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:
-    """Return the number of units that support a metric: those with a study of :func:`studies_behind`.
+    """Return the number of units that support a metric, which have a study counted by :func:`studies_behind`.
 
     For kappa, units without the label or called negative count instead, if these are fewer.
     """
     n_units = (studies_behind(name, sums) > 0).sum(axis=0)
-    if name == "cohen_kappa":  # the rarer category decides kappa
+    if name == "cohen_kappa":  # kappa depends most on the rarer category
         n_units = np.minimum(n_units, (sums.confusion[..., 1:].sum(axis=-1) > 0).sum(axis=0))
     return np.asarray(n_units, np.int64)
 
@@ -498,8 +497,9 @@ def units_behind(name: str, sums: LabelSums) -> IntArray:
 def studies_behind(name: str, sums: LabelSums) -> FloatArray:
     """Return the number of each unit's studies that support a metric, (n_units, n_labels).
 
-    These have the label for recall, lack it for specificity, are called positive for precision and negative for NPV.
-    For other metrics, such as F1 and kappa, they have the label or are called positive.
+    For recall, these studies have the label; for specificity, they lack it; for precision, they are called positive;
+    for NPV, they are called negative. For other metrics, such as F1 and kappa, they have the label or are called
+    positive.
     """
     tp, fp, fn, tn = np.moveaxis(sums.confusion, -1, 0)
     by_metric = {"recall": tp + fn, "precision": tp + fp, "specificity": tn + fp, "npv": tn + fn}

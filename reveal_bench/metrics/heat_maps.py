@@ -2,15 +2,15 @@
 
 Conventions
 -----------
-A heat map is an array (h, w) of finite numbers over the whole image of `size` (height, width); larger is likelier. It
-is first resized to the image, in single precision, by bilinear interpolation between the centres of its pixels, with
-edges continued (`align_corners=False` of torch); a smaller image is sampled the same way. Then it is scaled from its
-minimum to its maximum onto [0, 1]. A constant map has an empty mask and no point.
+A heat map is an array (h, w) of finite numbers over the whole image of `size` (height, width); larger numbers mean that
+the finding is more likely. It is first resized to the image, in single precision, by bilinear interpolation between the
+centres of its pixels, with edges continued (`align_corners=False` of torch); a smaller image is sampled the same way.
+Then it is scaled from its minimum to its maximum onto [0, 1]. A constant map has an empty mask and no point.
 
-Otsu's level is computed over 256 levels by truncation of 255 m; pixels above it are in the mask. *Filled*: the authors
-of CheXlocalize drop contours of one pixel and fill every other contour as a polygon. The same result is computed here
-without contours: holes are filled and lone pixels vanish. Fixed thresholds keep pixels strictly above, and fill
-nothing.
+Otsu's level is computed over 256 levels, which are the values 255 m of the scaled map m without their decimals; pixels
+above it are in the mask. *Filled*: the authors of CheXlocalize drop contours of one pixel and fill every other contour
+as a polygon. The same result is computed here without contours: holes are filled and single pixels removed. Masks from
+fixed thresholds contain the pixels strictly above the threshold; nothing is filled.
 
 Source: paper 002, Methods, and its published code.
 """
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 Map = npt.NDArray[np.float32]
 _LEVELS = 256
 _TOP = np.float32(_LEVELS - 1)
-_LEAST_SHARE = float(np.finfo(np.float32).eps)  # of pixels on either side of a level
-_LARGEST = 1e30  # larger maps are scaled down first: only ratios count
+# Smallest proportion of pixels on either side of a level
+_LEAST_SHARE = float(np.finfo(np.float32).eps)
+_LARGEST = 1e30  # maps with larger values are scaled down first; only ratios matter
 
 
 def checked_map(heat_map: npt.ArrayLike) -> Map:
@@ -46,11 +47,12 @@ def checked_map(heat_map: npt.ArrayLike) -> Map:
     Raises
     ------
     ArgumentError
-        If it is not an array (h, w) of finite numbers with at least one pixel.
+        If the map is not an array (h, w) of finite numbers with at least one pixel.
     """
     try:
         array = np.asarray(heat_map)
-    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; tensors on a device, or with gradients
+    # Such as ragged lists, and tensors on a device or with gradients
+    except (ValueError, TypeError, RuntimeError) as error:
         raise ArgumentError("heat_map", "must be readable by numpy", f"{type(heat_map).__name__}: {error}") from None
     if array.dtype.kind not in "iuf" or array.ndim != 2 or array.size == 0:
         rule = "must be a two-dimensional array of numbers with at least one pixel"
@@ -68,7 +70,7 @@ def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
     Raises
     ------
     ArgumentError
-        As :func:`checked_map`; or if a side of `size` is below 1.
+        For the reasons of :func:`checked_map`, or if a side of `size` is below 1.
 
     Examples
     --------
@@ -80,13 +82,13 @@ def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
 
 @dataclass(frozen=True, slots=True)
 class LaidMap:
-    """Map over its image; rows at the image's size are computed when needed, never all in memory.
+    """Heat map over its image, whose rows at the size of the image are computed when needed and never all in memory.
 
     Attributes
     ----------
-    laid : the map in the form for the loops of :mod:`reveal_bench.masks.kernels`
-    ends : its lowest and its highest value at the size of the image
-    place : the first pixel with the highest value, by rows; None for a constant map
+    laid : the map as needed by :mod:`reveal_bench.masks.kernels`
+    ends : lowest and highest value of the map at the size of the image
+    place : the first pixel, row by row, with the highest value; None for a constant map
     """
 
     laid: ResizedMap
@@ -95,7 +97,7 @@ class LaidMap:
 
     @property
     def is_flat(self) -> bool:
-        """True if all of its values are equal at the size of the image."""
+        """True if all values of the map are equal at the size of the image."""
         return bool(self.ends[0] == self.ends[1])
 
     def fine(self) -> Map:
@@ -112,13 +114,13 @@ class LaidMap:
         return column + 0.5, row + 0.5
 
     def above(self, threshold: float) -> PackedMasks:
-        """Return the mask of the scaled map strictly above a threshold in [0, 1), as packed masks of one."""
+        """Return the mask of the scaled map strictly above a threshold in [0, 1), as PackedMasks with one mask."""
         if isinstance(threshold, bool) or not 0 <= threshold < 1:
             raise ArgumentError("threshold", "must be in [0, 1)", repr(threshold))
         return self._mask(partial(np.less, np.float32(threshold)))
 
     def above_otsu(self, *, fill: bool, published_smoothing: int = 0) -> PackedMasks:
-        """Return the mask of :func:`otsu_mask`, as packed masks of one."""
+        """Return the mask of :func:`otsu_mask`, as PackedMasks with one mask."""
         from reveal_bench.masks import kernels
 
         if self.is_flat:
@@ -133,7 +135,8 @@ class LaidMap:
         return _packed(kernels.fill_runs(above.ends, self.laid.size[0]), self.laid.size) if fill else above
 
     def counts_above(self, grid: Sequence[float], reference: PackedMasks) -> IntArray:
-        """Return the number of pixels above each of the rising thresholds, (2, n): in total, and inside `reference`.
+        """Return the numbers of pixels above each of the rising thresholds, (2, n): in the whole image, and inside
+        `reference`.
 
         Raises
         ------
@@ -158,7 +161,7 @@ class LaidMap:
         return _packed(kernels.runs_above(self.laid, self._cut(is_kept)), size)
 
     def _cut(self, is_kept: Callable[[np.float32], Any]) -> float:
-        """Return the largest value that is dropped after scaling, which keeps the order of values."""
+        """Return the largest value of the map that is dropped; scaling does not change the order of values."""
         low, high = self.ends
         span = high - low
         first, last = _rank(low), _rank(high)
@@ -183,7 +186,7 @@ def _packed(ends: npt.NDArray[np.int32], size: tuple[int, int]) -> PackedMasks:
 
 
 def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
-    """Return the map over an image of size (height, width).
+    """Return the map laid over an image of size (height, width).
 
     Raises
     ------
@@ -196,7 +199,8 @@ def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
     if len(size) != 2 or min(size) < 1:
         raise ArgumentError("size", "must be (height, width) with both at least 1", tuple(size))
     height, width = size
-    if coarse.min() == coarse.max():  # interpolation would round it here and there, and scaling would show that
+    # Interpolation could round a constant unequally, and scaling would amplify the differences
+    if coarse.min() == coarse.max():
         coarse = np.full((1, width), coarse[0, 0])
         first = np.zeros(height, np.int64)
         laid = kernels.ResizedMap(coarse, first, first, np.zeros(height, np.float32))
@@ -208,7 +212,9 @@ def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
 
 
 def _neighbours(n: int, wanted: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Map]:
-    """Return (before, after, weight) for positions of a resized side: neighbouring pixels, and the second's weight."""
+    """Return (before, after, weight) for each position on a resized side: both neighbouring pixels, and the weight of
+    `after`.
+    """
     places = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * np.float32(n / wanted) - np.float32(0.5)
     places = np.maximum(places, np.float32(0))
     before = np.minimum(places.astype(np.intp), n - 1)
@@ -240,7 +246,7 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
 
     Parameters
     ----------
-    published_smoothing : side of the box of :func:`smoothed_as_published`, 0 for none
+    published_smoothing : side of the smoothing box in pixels, see :func:`smoothed_as_published`; 0 for no smoothing
 
     Raises
     ------
@@ -253,10 +259,10 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
 
 
 def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
-    """Return the level that best splits a histogram: the first with the largest variance between both parts.
+    """Return the level that best divides a histogram: the first with the largest variance between both parts.
 
-    The steps follow OpenCV's own code, so that rounding decides alike between two levels that split a symmetric
-    histogram equally well; if OpenCV calls Intel's library instead, it may choose the other one.
+    The steps follow OpenCV's own code, so that rounding chooses the same one of two levels that divide a symmetric
+    histogram equally well. If OpenCV calls Intel's library instead, it may choose the other level.
 
     Examples
     --------
@@ -284,7 +290,8 @@ def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
 
 
 def largest_point(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[float, float] | None:
-    """Return the centre (x, y) of the pixel in which the map at the size of the image is largest, the first by rows.
+    """Return the centre (x, y) of the largest pixel of the map at the size of the image; of several, the first row by
+    row.
 
     Returns
     -------
@@ -332,10 +339,10 @@ def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], width: int, *, gaus
 def smoothed_as_published(levels: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.uint8]:
     """Return 256 levels, smoothed as CheXlocalize's code does before it finds Otsu's level.
 
-    The levels become OpenCV's "jet" colours. These become grey as if blue were red, are averaged over a box of `side`
-    pixels, and are inverted. The output does not increase with the input: 0, 96, 128 and 255 become 217, 29, 53 and
-    240. For maps with negative values this is roughly an absolute value; for other maps it puts both the low and the
-    high end above the middle.
+    The levels become OpenCV's "jet" colours. The colours are converted to grey with red and blue exchanged, averaged
+    over a box of `side` pixels, and inverted. The output does not increase with the input: 0, 96, 128 and 255 become
+    217, 29, 53 and 240. For maps with negative values this is roughly an absolute value; for other maps it puts both
+    the low and the high end above the middle.
 
     Raises
     ------

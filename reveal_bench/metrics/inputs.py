@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-``read_*`` functions accept the values of one batch, in any format that users have (tuples, numpy arrays, bytes, None
-for absent values), and return plain lists, strings and numbers that Arrow stores. They are tolerant of the format and
-strict about the content, and drop or repair nothing. :class:`CheckedInputs` precedes ``evaluate.Metric`` among the
-bases of a wrapper, so that everything is checked before `evaluate` sees it, with the messages of this package.
+``read_*`` functions accept the values of one batch, in any usual format (tuples, numpy arrays, bytes, None for absent
+values), and return plain lists, strings and numbers that Arrow can store. The functions accept many formats, check the
+content strictly, and drop or repair nothing. A wrapper inherits from :class:`CheckedInputs` before ``evaluate.Metric``,
+so that inputs are checked before `evaluate` sees them, with the messages of this package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reveal_bench.masks import Rle, encode_mask, pack_masks
 
 
 class Batch(NamedTuple):
-    """Values of one batch in stored form, and the index of this form in a module's `features`."""
+    """Values of one batch as stored, and the index of their format in a module's `features`."""
 
     predictions: list[Any]
     references: list[Any]
@@ -30,17 +30,17 @@ class Batch(NamedTuple):
 class CheckedInputs:
     """Reader and checker of the inputs of an `evaluate.Metric`; a wrapper defines ``read(predictions, references)``.
 
-    `evaluate` alone would choose the first of a module's features that fits the first case. Here the feature is the
-    form that :meth:`read` returned, and every batch must have the same.
+    `evaluate` alone would choose the first of a module's features that fits the first case. Here it is the feature for
+    the format that :meth:`read` returned, and every batch must have the same format.
     """
 
     def read(self, predictions: list[Any], references: list[Any], features: int | None) -> Batch:
-        """Return one batch in stored form, in the form `features` if that is given."""
+        """Return one batch as stored, in the format of `features` if that is given."""
         raise NotImplementedError
 
     def add(self, *, prediction: Any = None, reference: Any = None, **other: Any) -> None:
         """Add one prediction and its reference."""
-        # `evaluate.combine` calls them by their plurals
+        # `evaluate.combine` passes these names in the plural
         one, its = other.pop("predictions", prediction), other.pop("references", reference)
         self.add_batch(predictions=[one], references=[its], **other)
 
@@ -56,7 +56,7 @@ class CheckedInputs:
         super().add_batch(predictions=batch.predictions, references=batch.references)  # type: ignore[misc]
 
     def compute(self, *, predictions: Any = None, references: Any = None, **options: Any) -> Any:
-        """Compute the metric over everything added."""
+        """Compute the metric over all predictions and references that were added."""
         n_cases = len(self)  # type: ignore[arg-type]
         is_given = predictions is not None or references is not None
         if is_given:
@@ -74,7 +74,7 @@ class CheckedInputs:
                 raise ArgumentError(
                     "all_patients", f"must hold every patient of `patients`, {unlisted[0]!r} is missing"
                 )
-        if is_given:  # only now: refused values must not remain
+        if is_given:  # set only now, so that refused values do not remain
             self.add_batch(predictions=predictions, references=references)
         return super().compute(**options)  # type: ignore[misc]
 
@@ -105,10 +105,7 @@ def read_masks(name: str, values: Sequence[Any]) -> list[dict[str, Any]]:
     name : name of the argument, for messages
     values : COCO run-length dicts (`counts` as str or bytes), :class:`~reveal_bench.masks.Rle`, or arrays (H, W)
 
-    Raises
-    ------
-    ValueError
-        If a value has another form. Whether the runs fill the image is checked when the masks are packed.
+        If a value has another format. The packing of masks checks later that the runs fill the image.
 
     Examples
     --------
@@ -156,17 +153,14 @@ def read_places(values: Sequence[Any], stored: int | None = None) -> tuple[list[
     ----------
     values : per case one point (x, y), points [(x, y), ...], a cell "D5", a run-length mask or bool array (its
         deepest pixel is the point), or None, [] or "" for an absent prediction
-    stored : POINTS or CELLS, the form of earlier batches, if there were any
+    stored : POINTS or CELLS, the format of earlier batches, if any
 
     Returns
     -------
     lists of [x, y], or names; an absent prediction is [] or ""
     POINTS or CELLS
 
-    Raises
-    ------
-    ValueError
-        If a value has another form, or points and cells are mixed.
+    If a value has another format, or points and cells are mixed.
 
     Examples
     --------
@@ -215,7 +209,8 @@ def read_labels(
     Raises
     ------
     ValueError
-        If the forms are mixed, a vector holds anything but 0 and 1 or has another length, or a name is given twice.
+        If names and vectors are mixed, a vector contains anything but 0 and 1 or has another length, or a name is given
+        twice.
 
     Examples
     --------
@@ -272,7 +267,7 @@ def label_matrix(
     Parameters
     ----------
     predictions, references : results of :func:`read_labels`
-    labels : the vocabulary; by default every name that occurs, sorted, or "0", "1", ... for vectors
+    labels : all labels, in order; by default the names that occur, sorted, or "0", "1", ... for vectors
 
     Raises
     ------

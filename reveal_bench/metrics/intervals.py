@@ -1,19 +1,19 @@
-"""The :class:`Estimate`, and interval bounds by the jackknife or from replicates: percentiles, BCa, CheXlocalize.
+"""Estimates with 95% intervals, computed by the jackknife or from replicates (percentiles, BCa, or CheXlocalize's).
 
 Conventions
 -----------
-Replicates are float, shape (n_resamples, n_columns): a column per finding, macro or difference. NaN is a replicate
-without a value; it is left out and counted. Bounds are of the central 95 %.
+Replicates are float, shape (n_resamples, n_columns): with a column per finding, macro or difference. NaN is a
+replicate without a value; it is left out and counted. Bounds are those of the central 95%.
 
-Sources: jackknife, the default of scores, see :mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000
-(section 3.3) and 002 (Results), linear between order statistics. Shifted: percentiles less three times the bias that
-the replicates show: their own, and twice as much for the data's. Efron (1982, chapter 5) takes the same for the data's;
-for average precision it is twice as large (docs/statistics.md), because the best of several precisions, which replaces
-each, approaches its true value more slowly than a mean does. If few patients support a score, their spread around the
-replicates' mean follows Student's t.
-BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled
-units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize:
-`eval.py` of rajpurkarlab/cheXlocalize.
+Sources: jackknife, the default for scores, see :mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000
+(section 3.3) and 002 (Results), interpolated linearly between order statistics. Shifted: percentiles minus three times
+the bias seen in the replicates, once for the replicates' own bias and twice for that of the value in the data. Efron
+(1982, chapter 5) subtracts the second bias once. For average precision, it is twice as large (docs/statistics.md),
+because the best of several precisions, which replaces each, approaches its true value more slowly than a mean does. If
+few patients support a score, the percentiles are widened around the replicates' mean, as for Student's t. BCa: Efron
+and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled units in
+equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize: `eval.py` of
+rajpurkarlab/cheXlocalize.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 
 SHARES = 0.025, 0.975
-"""Quantiles of the replicates at the bounds of a 95 % interval, also of ranks."""
+"""Quantiles of the replicates that are the bounds of a 95% interval, of scores and of ranks."""
 _NORMAL = NormalDist()
-_SAME = 1e-12  # scores are fractions: replicates this near to one another differ by rounding alone
+_SAME = 1e-12  # scores are fractions, so smaller differences between replicates are due to rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Method of intervals: the resampled unit, the number of draws, and the kind of bounds.
+    """Method of intervals: the resampled unit, the number of replicates, and the kind of bounds.
 
-    The available units and intervals depend on the scores: a benchmark kind's scores, or differences.
+    The available units and intervals depend on the kind of benchmark, and on whether scores or differences are
+    computed.
 
     Attributes
     ----------
-    n_resamples : replicates, at least 1
-    seed : seed of their single draw, at least 0
-    unit : resampled unit: "patient", or a kind's own: "image", "study" or "task"
+    n_resamples : number of replicates, at least 1
+    seed : random seed, at least 0
+    unit : resampled unit: "patient", or depending on the kind of benchmark "image", "study" or "task"
     interval : see :func:`find_intervals`
 
     Raises
@@ -79,16 +80,17 @@ class Resampling:
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
                 raise ArgumentError(name, f"must be a whole number of at least {least}", repr(number))
-            object.__setattr__(self, name, int(number))  # also of another library, which JSON does not know
+            # Such as a whole number of another library, which JSON cannot write
+            object.__setattr__(self, name, int(number))
 
     def by(self, interval: Interval) -> Resampling:
-        """Return the resampling with the same draw and another interval."""
+        """Return the resampling with the same replicates and another interval."""
         return replace(self, interval=interval)
 
     def signature(self, metric: str, version: int | None = None, *, method: str | None = None) -> str:
-        """Return the recipe of an Estimate, with the method, by default the interval, if that is not "percentile".
+        """Return the signature of an Estimate; it names the method (by default, the interval) unless "percentile".
 
-        `version` is that of the metric in METRICS by default.
+        `version` is by default the metric's version in METRICS.
         """
         method = method or self.interval
         version = METRICS[metric].version if version is None else version
@@ -98,20 +100,21 @@ class Resampling:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95% interval and its evidence, such as a score, a difference or a slope.
+    """Number with its 95% interval and the counts that support it, such as a score, a difference or a slope.
 
     Attributes
     ----------
     metric, finding : str
         Name in METRICS, and the finding or "macro"; empty for a number that is not the score of a finding.
     value, low, high : float
-        Point estimate on the data and the bounds of its 95% interval; NaN if undefined.
+        Point estimate in the data and the bounds of its 95% interval; NaN if undefined.
     n : int
-        Number of defined rows of a finding, or of findings in a macro; 0 if the row with the estimate counts them.
+        Number of defined rows of a finding, or of findings in a macro; 0 if the table with the estimate has other
+        counts.
     n_undefined : int
-        Rows (for a macro: findings) left out because they are undefined.
+        Number of rows (for a macro: findings) left out because they are undefined.
     n_empty_replicates : int
-        Replicates left out because they had no defined row (for a macro: no defined finding).
+        Number of replicates left out because they have no defined row (for a macro: no defined finding).
     signature : str
         Recipe of the number, such as ``point_hit|b:1000|seed:0|unit:patient|v:1``.
     reason : str
@@ -136,13 +139,13 @@ class Estimate:
 
     @property
     def missing_interval(self) -> str:
-        """Reason why a defined value has no interval; empty if it has one, one bound of it, or no value."""
+        """Reason why a defined value has no interval; empty if the value has at least one bound, or is undefined."""
         is_missing = math.isnan(self.low) and math.isnan(self.high) and not math.isnan(self.value)
         return (self.reason or FEW) if is_missing else ""
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, defined or not; for a macro, of findings."""
+        """Number of rows, defined or not; for a macro, number of findings."""
         return self.n + self.n_undefined
 
     def times(self, factor: float) -> Estimate:
@@ -154,7 +157,7 @@ UNDEFINED = Estimate(math.nan)
 
 
 def as_record(row: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, with three fields for each estimate.
+    """Return the fields of a dataclass as a dictionary, with three fields for each estimate.
 
     The field `estimate` becomes `value`, `low` and `high`; another field X becomes X, `X_low` and `X_high`.
 
@@ -185,7 +188,7 @@ class Intervals:
     Attributes
     ----------
     values, low, high : float arrays (n_columns,)
-        `values` are those on the data, or for "chexlocalize" the means of the replicates.
+        Values in the data, or for "chexlocalize" the means of the replicates, with their bounds.
     n_empty : int array (n_columns,)
         Replicates without a value.
     reasons : sequence of str
@@ -244,22 +247,22 @@ def find_intervals(
 
     Parameters
     ----------
-    values : float array (n_columns,), on the data
+    values : float array (n_columns,), values in the data
     replicates : float array (n_resamples, n_columns)
     interval : {"jackknife", "percentile", "shifted", "bca", "chexlocalize"}
         * jackknife: see :mod:`reveal_bench.metrics.jackknife`, and for AUROC and average precision
-          :mod:`reveal_bench.metrics.ranking_intervals`; of the replicates only the undefined ones count.
-        * percentile: linear between the order statistics of the defined replicates.
-        * shifted: percentiles less three times the difference of the replicates' mean from the value, and wide enough
-          to include the value: for scores such as average precision, which are too high with few cases. NaN where
-          all replicates agree.
-        * bca: bias-corrected and accelerated. If all replicates agree both bounds are the value; if all are on one
-          side of it both are NaN.
+          :mod:`reveal_bench.metrics.ranking_intervals`; replicates are used only to count the undefined ones.
+        * percentile: interpolated linearly between the order statistics of the defined replicates.
+        * shifted: percentiles minus three times the difference between the replicates' mean and the value, extended to
+          include the value; for scores such as average precision, which are too high with few cases. NaN if all
+          replicates agree.
+        * bca: bias-corrected and accelerated. If all replicates agree, both bounds are the value; if all are on one
+          side of the value, both are NaN.
         * chexlocalize: elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted replicates, undefined ones last
-          and counted in B; value and ends rounded to three digits.
+          and counted in B; value and bounds are rounded to three digits.
     left_out : float array (n_units, n_columns); needed only for "bca"
         The value without each resampled unit; NaN is left out.
-    evidence : inputs of closed forms; needed only for "jackknife"
+    evidence : inputs of the closed forms; needed only for "jackknife"
     behind : float array (n_columns,), number of patients of each column, inf for a macro; few patients widen "shifted"
 
     Raises
@@ -295,9 +298,9 @@ def find_intervals(
 
 
 def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
-    """Return the intervals of a macro and its groups, except for groups with fewer than LEAST_UNITS patients.
+    """Return the intervals of a macro and its groups, without bounds for groups with fewer than LEAST_UNITS patients.
 
-    The macro keeps its interval if any of its groups does.
+    The macro keeps its interval if any group does.
 
     Examples
     --------
@@ -310,7 +313,7 @@ def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Interv
 
 
 def drop_wide_intervals(intervals: Intervals, bounds: tuple[float, float]) -> Intervals:
-    """Return the intervals without those that cover more than WIDEST of a scale with two ends, with the reason.
+    """Return the intervals without bounds that cover more than WIDEST of a scale with two ends, with the reason.
 
     Examples
     --------
@@ -325,7 +328,7 @@ def drop_wide_intervals(intervals: Intervals, bounds: tuple[float, float]) -> In
 
 
 def with_width(intervals: Intervals) -> Intervals:
-    """Return the intervals without those whose replicates all agree, which say nothing about other patients."""
+    """Return the intervals without bounds if all replicates agree, which says nothing about other patients."""
     return _without(intervals, ~(intervals.low < intervals.high))
 
 
@@ -347,7 +350,7 @@ def _percentiles(replicates: FloatArray) -> FloatArray:
 
 
 def _as_of_few(behind: FloatArray) -> FloatArray:
-    """Return the factor that widens percentiles for few patients: t / z, and n / (n - 1) in variance."""
+    """Return the factor that widens percentiles for few patients: t / z times the root of n / (n - 1)."""
     freedom = np.maximum(behind - 1, 1)
     wider: FloatArray = t_quantile(freedom) / _NORMAL.inv_cdf(SHARES[1]) * np.sqrt(1 + 1 / freedom)
     return wider

@@ -1,53 +1,52 @@
-"""Intervals from the jackknife over patients: closed forms that hold where percentiles of replicates are too short.
+"""Jackknife intervals over patients in closed form, for scores whose percentiles of replicates are too narrow.
 
-Conventions
------------
-`left_out` are the scores without each resampled unit in turn, (n_units, n_columns). They give its standard
+`left_out` are the scores without each resampled unit in turn, (n_units, n_columns). They give the score's standard
 error, ``sqrt((n - 1) / n * sum d**2)`` with d their deviations from their mean; its bias, ``(n - 1) (mean - value)``;
-and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V**2 / (sum d**4 - V**2 / n)`` with
-``V = sum d**2``: few if a few patients decide the score.
+and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V**2 / (sum d**4 - V**2 / n)`` with ``V =
+sum d**2``. These are few if a few patients decide the score.
 
 * The hit rate of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective sample
   size ``value (1 - value) / se**2``, which allows for patients with several rows. The same interval is used for the F1
-  of one finding, which is the proportion 2 TP / (2 TP + FP + FN); for the kappa of one finding, on the scale from the
-  lowest kappa of raters who call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1; for another
-  mean of one finding, such as IoU, with t instead of the normal quantile; and for every score at an end of its scale,
-  or with constant rows, whose standard error is 0. The effective sample size of the last is the number of supporting
-  patients, but at an F1 of 0 or the lowest kappa only the proportion :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if
-  one of k patients is called by both.
-* Wilson's interval of a proportion covers too rarely if its expected number of events, or of their absence, is so small
-  that most samples have none: in 0.84 of samples at worst. So if one event among n >= :data:`LEAST_OF_RARE` is found,
-  the lower bound is at most 0.0834 / n, and at most 0.466 / n for two: the expected numbers with which a Poisson
+  of one finding, which is the proportion 2 TP / (2 TP + FP + FN). For the kappa of one finding, it is used on a scale
+  that ends at 1 and begins at the lowest kappa possible with the raters' rates
+  (:func:`~reveal_bench.metrics.agreement.lowest_kappa`). For another mean of one finding, such as IoU, t replaces the
+  normal quantile. The interval is also used for every score at an end of its scale, or with constant rows, because its
+  standard error is 0. In these last cases, the effective sample size is the number of supporting patients, but for an
+  F1 of 0 or the lowest kappa only the proportion :data:`OF_NO_OVERLAP` of them, because F1 is 2 / (k + 1) if both call
+  one of k patients positive.
+* Wilson's interval of a proportion covers too rarely, in 0.84 of samples at worst, if its expected number of events, or
+  of non-events, is so small that most samples have none. So the lower bound is at most 0.0834 / n if there is one event
+  among n >= :data:`LEAST_OF_RARE`, and at most 0.466 / n if there are two. At these expected numbers, a Poisson
   variable is below one, and below two, in 0.92 of samples. Brown, Cai and DasGupta (2001) do the same with 0.95.
 * A macro of scores that do not go below 0 has the Wilson interval of its effective sample size, with t instead of the
-  normal quantile. The jackknife estimates the variance of a finding with few patients badly: it is 0 for a rare
-  finding without errors. So a finding's variance is ``c g(m) / n``. n is the number of its supporting patients, and g
-  is ``m (1 - m)``, or for F1 the variance of 2 TP / (2 TP + FP + FN) if TP is binomial among n patients. m is the
-  finding's score, drawn towards the macro as by :data:`PRIOR_UNITS` further patients. c is the design effect, the
-  ratio of the jackknife's variance to ``g(value) / n``, averaged with that of all findings, which counts for
-  :data:`POOLED_FREEDOM` degrees of freedom. Covariances of findings are the jackknife's. Degrees of freedom of the
+  normal quantile. The jackknife estimates the variance of a finding with few patients badly; for a rare finding without
+  errors, it is 0. So a finding's variance is ``c g(m) / n``. n is the number of its supporting patients, and g is ``m
+  (1 - m)``, or for F1 the variance of 2 TP / (2 TP + FP + FN) if TP is binomial among n patients. m is the finding's
+  score, shrunk towards the macro as if by :data:`PRIOR_UNITS` further patients. c is the design effect, the ratio of
+  the jackknife's variance to ``g(value) / n``, averaged with the design effect of all findings, which counts for
+  :data:`POOLED_FREEDOM` degrees of freedom. Covariances of findings come from the jackknife. Degrees of freedom of the
   macro follow by Satterthwaite's formula. A variance of proportions is known no better than their number of errors: if
-  that is Poisson with mean E, its degrees of freedom are 2 E. So a macro of proportions other than F1 has at most
-  :data:`FREEDOM_PER_ERROR` degrees of freedom for each expected error, that is for each unit of ``sum n m (1 - m)``,
-  and for at least :data:`LEAST_ERRORS`. F1 of few patients is too low on average, by the concavity of
-  2 TP / (2 TP + FP + FN) in TP; the centre of the interval is higher by this bias, computed at m.
+  this number is Poisson with mean E, the variance has 2 E degrees of freedom. So a macro of proportions other than F1
+  has at most :data:`FREEDOM_PER_ERROR` degrees of freedom for each expected error; the expected number of errors is
+  ``sum n m (1 - m)``, and at least :data:`LEAST_ERRORS`. With few patients, F1 is too low on average, because 2 TP /
+  (2 TP + FP + FN) is concave in TP; the centre of the interval is raised by this bias, computed at m.
 * A macro of a score whose scale goes below 0, such as kappa or AC1, or has no bounds, is ``value - bias +- t se`` on
-  its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife. The macro of
-  kappa has the mean of its findings' lowest kappas as the lower end of its scale.
+  its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife. The scale of
+  the macro of kappa begins at the mean of its findings' lowest kappas.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
-  of freedom; on its own scale if it has no bounds, as a difference has none here.
+  of freedom; or on its own scale if it has no bounds, such as a difference.
 * The macro of one finding has the interval of that finding.
 
 No interval is printed (both bounds are NaN)
 
-* for a constant score on a scale without two bounds, such as the difference of two systems that agree: identical
-  results on some patients do not show how rarely the systems differ;
+* for a constant score on a scale without two bounds, such as the difference of two systems that agree, because
+  identical results on some patients do not show how rarely the systems differ;
 * if fewer patients support a finding than its score needs: :data:`LEAST_UNITS_OF_SHARE` for a mean of rows that are
   0 or 1, such as a hit rate or recall, :data:`LEAST_UNITS_OF_F1`, :data:`LEAST_UNITS_OF_KAPPA`,
   :data:`LEAST_UNITS_OF_MEAN` for IoU or another mean of rows, and :data:`LEAST_UNITS` for others;
 * if no finding of a macro has :data:`LEAST_UNITS` supporting patients;
-* if fewer than :data:`MANY_UNITS` patients have so unequal numbers of images that :func:`even_share` is below
-  :data:`LEAST_EVEN`: sicker patients often have more images, which makes scores too low or too high on average;
+* if fewer than :data:`MANY_UNITS` patients have such unequal numbers of images that :func:`even_share` is below
+  :data:`LEAST_EVEN`, because sicker patients often have more images, which makes scores too low or too high on average;
 * if a score derived from macros, such as their relative decrease, depends on a finding with fewer than
   :data:`LEAST_UNITS_IN_MACRO`;
 * if the interval would cover more than :data:`WIDEST` of its scale.
@@ -72,73 +71,79 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.resampled import mean_of_defined
 
 FEW = "too few patients"
-"""Reason why there is no interval, if the number of patients that it needs is not known."""
+"""Reason for a missing interval if the number of patients that it needs is not known."""
 
 LEAST_UNITS = 10
-"""Number of supporting patients below which a score has no interval."""
+"""Smallest number of supporting patients for an interval of a score."""
 LEAST_UNITS_OF_SHARE, LEAST_UNITS_OF_F1, LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 5, 8, 12, 15
-"""The same limit for a finding's mean of rows that are 0 or 1; its F1; its kappa, or another score whose scale goes
-below 0; and its IoU, or another mean of rows that are not 0 or 1."""
+"""The same limit for scores of one finding: a mean of rows that are 0 or 1; F1; kappa, or another score whose scale
+goes below 0; and IoU, or another mean of rows that are not 0 or 1.
+"""
 LEAST_UNITS_IN_MACRO = 5
 """The same limit for every finding of a score that is derived from macros."""
 PRIOR_UNITS = 1.5
-"""Number of further patients with the macro's score that count for a finding's variance in a macro."""
+"""Number of further patients with the macro's score by which a finding's score is shrunk for its variance in a macro.
+"""
 POOLED_FREEDOM = 2.0
-"""Degrees of freedom of the findings' common design effect when it is averaged with a finding's own in a macro."""
+"""Degrees of freedom of the findings' common design effect when it is averaged with that of one finding in a macro."""
 FREEDOM_PER_ERROR = 2.0
-"""Most degrees of freedom of a macro of proportions for each expected error."""
+"""Largest number of degrees of freedom of a macro of proportions for each expected error."""
 LEAST_ERRORS = 2.0
-"""Smallest number of expected errors that counts for them; without any error, Wilson's bounds do not need them."""
+"""Smallest number of expected errors for these degrees of freedom; without any error, Wilson's bounds do not need them.
+"""
 LEAST_EVEN = 0.7
-"""Smallest :func:`even_share` of fewer than :data:`MANY_UNITS` patients for an interval. It is 0.80 if 1 to 7 images
-are equally frequent, and at least 0.75 if no patient has more than 3."""
+"""Smallest :func:`even_share` for an interval if there are fewer than :data:`MANY_UNITS` patients. It is 0.80 if 1 to 7
+images are equally frequent, and at least 0.75 if no patient has more than 3."""
 MANY_UNITS = 2000
-"""Number of patients from which on intervals hold for any numbers of images."""
+"""Smallest number of patients with which intervals hold for any numbers of images per patient."""
 UNEVEN = "numbers of images per patient too unequal"
-"""Reason why an interval is missing if :func:`even_share` is smaller."""
+"""Reason for a missing interval if :func:`even_share` is too small."""
 WIDEST = 0.75
-"""Proportion of its scale that an interval covers at most. Three patients, of whom one or two are hits, would have one
-that covers 0.74."""
+"""Largest proportion of its scale that an interval may cover. With three patients, of whom one or two are hits, the
+interval would cover 0.74.
+"""
 TOO_WIDE = f"wider than {WIDEST:.0%} of its scale"
-"""Reason why an interval that would be wider is missing."""
+"""Reason for a missing interval that would be wider."""
 LEAST_OF_RARE = 11
-"""Effective sample size from which on the bounds of a proportion next to 0 or 1 are moved out."""
+"""Smallest effective sample size at which the bounds of a proportion next to 0 or 1 are moved outwards."""
 OF_NO_OVERLAP = 0.75
-"""Proportion of patients that counts for the interval of an F1 of 0, or of the lowest kappa. It would be 1 for F1 as a
-proportion of k patients, and 0.5 for TP / (TP + FP + FN) on the scale of F1; simulations fit values from 0.65 to
-0.8."""
+"""Proportion of patients used as the sample size for the interval of an F1 of 0, or of the lowest kappa. This would be
+1 for F1 as a proportion of k patients, and 0.5 for TP / (TP + FP + FN) on the scale of F1; simulations fit values from
+0.65 to 0.8.
+"""
 
 Z = NormalDist().inv_cdf(0.975)
 """Distance of a 95 % interval's bounds from the centre of a normal distribution, in standard errors."""
-_NO_SPREAD = 1e-12  # shares of a scale that differ by less differ by rounding alone
-_INSIDE = 1e-6  # a share at an end of its scale counts as this far inside, where variances are in proportion to it
-_LEAST_PART = 0.25  # of a macro's variance that negative covariances leave: what they take beyond it is noise
+_NO_SPREAD = 1e-12  # smaller differences between proportions of a scale are due to rounding
+_INSIDE = 1e-6  # where variances are proportional to p (1 - p), a value at an end of its scale is moved this far inside
+# Smallest proportion of a macro's variance that negative covariances may leave; a larger reduction is noise
+_LEAST_PART = 0.25
 _RARE_EVENTS = 0.0, 0.08338, 0.46575, 0.99836
 _LOG_T = -0.0394592, 0.1168138, -0.0245318, -0.2607371, 0.1601912, 0.7064658, 1.2104212, 0.6729257
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Inputs of the interval of every column.
+    """Inputs of the interval of every column, which is a score.
 
     Attributes
     ----------
     left_out : float array (n_units, n_columns)
         The score without each unit.
     n_units : int array (n_columns,)
-        Units that support a value; for a macro, the most of any finding that it averages; for a score derived from
-        macros, the fewest.
+        Number of units that support a value; for a macro, the largest number of any finding that it averages; for a
+        score derived from macros, the smallest.
     enough : bool array (n_columns,)
         True if there are enough units for an interval.
     is_share : bool array (n_columns,)
         True if the score is a mean of rows that are 0 or 1, or F1.
-    bounds : ends of the scale, infinite if it has none
+    bounds : lowest and highest value of the scale, infinite if it has none
     lowest : float array (n_columns,), lowest possible value of each column, if that is above the scale's lower bound:
         for kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
-    averaged : columns whose mean the first one is, as a macro; None if it is not a mean of others
-    least : int array (n_columns,), smallest number of units for an interval, if that is what `enough` is about
+    averaged : columns that the first column averages, as a macro; None if it is not a mean of other columns
+    least : int array (n_columns,), smallest number of units for an interval, if `enough` depends on it
     is_uneven : True if the units' numbers of rows are too unequal for any interval
-    of_means : True if scores are means over rows, such as hit rates and IoU, and not other ratios
+    of_means : True if scores are means over rows, such as hit rates and IoU, False for other ratios
     of_overlap : True if scores are F1 or kappa of presence: one hit among k units raises them by about 2 / k
     """
 
@@ -155,7 +160,7 @@ class Evidence:
     is_uneven: bool = False
 
     def ends(self, values: FloatArray) -> FloatArray:
-        """Return both bounds of every column, (2, n_columns); NaN for no interval."""
+        """Return both bounds of every column, (2, n_columns); NaN if there is no interval."""
         bias, errors, freedom = spread(values, self)
         low, high = self.bounds
         if np.isfinite([low, high]).all():
@@ -166,13 +171,13 @@ class Evidence:
                 ends[:, 0] = ends[:, self.averaged[0]]
         else:
             reach = t_quantile(freedom) * errors
-            ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
+            ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may have only one end
             ends = np.where(reach > 0, ends, np.nan)
         has_interval = self.enough & ~np.isnan(values) & (not self.is_uneven)
         return np.where(has_interval, ends, np.nan)
 
     def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
-        """Return why a column has no interval; empty for the others, and without a value."""
+        """Return, for each column, why it has no interval; empty if it has an interval, or no value."""
         reasons = [""] * len(values)
         for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)).tolist():
             if not self.enough[column]:
@@ -184,7 +189,7 @@ class Evidence:
         return reasons
 
     def over(self, averaged: IntArray) -> Evidence:
-        """Return the evidence with the mean of the `averaged` groups, counted from 0, as the first column."""
+        """Return the evidence with the mean of the `averaged` groups, numbered from 0, as the first column."""
         groups = self.left_out[:, 1:]
         return evidence_of_groups(
             np.column_stack([mean_of_defined(groups[:, averaged]), groups]),
@@ -212,18 +217,18 @@ def evidence_of_groups(
     of_overlap: bool = False,
     is_uneven: bool = False,
 ) -> Evidence:
-    """Return the evidence of a macro and its groups.
+    """Return the inputs of the intervals of a macro and its groups.
 
     Parameters
     ----------
     left_out : float array (n_units, 1 + n_groups), the macro first
-    n_units : int array (n_groups,), units that support each group
-    averaged : groups in the macro, all with a unit by default
+    n_units : int array (n_groups,), numbers of units that support each group
+    averaged : groups in the macro; by default all that a unit supports
     is_share : True for groups whose score is a mean of rows that are 0 or 1, or F1
-    bounds : ends of the scale
-    lowest : the least that each group can be, as :class:`Evidence` has it
+    bounds : lowest and highest value of the scale
+    lowest : lowest possible value of each group, as in :class:`Evidence`
     is_mean : True if the first column is the groups' mean, not otherwise derived from macros
-    of_means, of_overlap, is_uneven : as :class:`Evidence` has them
+    of_means, of_overlap, is_uneven : as in :class:`Evidence`
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
     behind = n_units[averaged]
@@ -231,11 +236,12 @@ def evidence_of_groups(
         behind.min() if len(behind) else 0, LEAST_UNITS_IN_MACRO
     )  # fmt: skip
     of_group = LEAST_UNITS
-    if np.isfinite(bounds).all():  # a difference is held to the least of all, as its p is
+    # A difference, which has no bounds, needs only the smallest of these numbers, as its p does
+    if np.isfinite(bounds).all():
         of_group = LEAST_UNITS_OF_KAPPA if bounds[0] < 0 else LEAST_UNITS_OF_MEAN if of_means else LEAST_UNITS
     of_share = LEAST_UNITS_OF_F1 if of_overlap else LEAST_UNITS_OF_SHARE
     least = np.broadcast_to(np.where(is_share, of_share, of_group), n_units.shape)
-    if is_mean and len(averaged) == 1:  # a macro of one finding is that finding
+    if is_mean and len(averaged) == 1:  # a macro of one finding is the score of that finding
         least_of_macro = int(least[averaged[0]])
     least = np.concatenate([[least_of_macro], least])
     behind = np.concatenate([[of_macro], n_units])
@@ -296,7 +302,7 @@ def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def t_quantile(freedom: FloatArray) -> FloatArray:
-    """Return the 97.5th percentile of Student's t for real degrees of freedom; values below 1 count as 1.
+    """Return the 97.5th percentile of Student's t for any real degrees of freedom; values below 1 are raised to 1.
 
     The logarithm of the percentile is a polynomial in the inverse degrees of freedom, fitted to SciPy's values; the
     relative error is below 2e-6.
@@ -337,7 +343,7 @@ def _ends_of_scale(
     if low < 0:
         plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
         other = np.where(is_single, other, plain)
-    effective = np.where(evidence.enough, effective, inf)  # no patient, no effective size
+    effective = np.where(evidence.enough, effective, inf)  # without a patient, there is no effective sample size
     proportions = wilson(shares, effective, quantiles)
     rare = _with_rare_events(proportions, shares, effective)
     proportions = np.where(evidence.is_share & evidence.enough, rare, proportions)
@@ -363,7 +369,7 @@ def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArr
 
 
 def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:
-    """Return standard error, its degrees of freedom, and bias of the mean of some columns, as described for macros."""
+    """Return the standard error of a macro, its degrees of freedom and its bias, as the module docstring describes."""
     low, high = evidence.bounds
     has_shares = low >= 0 and high < inf
     width = high - low if has_shares else 1.0
@@ -371,7 +377,7 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
     left_out = evidence.left_out[:, averaged]
     left_out = np.where(
         np.isnan(left_out) | (behind == 1), values[averaged], left_out
-    )  # its only patient: no deviation
+    )  # a finding's only patient does not deviate
     centre = left_out.mean(axis=0)
     deviations = (left_out - centre) / width
     covariance = (n - 1) / n * deviations.T @ deviations
@@ -418,7 +424,9 @@ def _f1_moments(f1: FloatArray, n: IntArray | float) -> tuple[FloatArray, FloatA
 
 
 def wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> FloatArray:
-    """Return both bounds (2, n) of Wilson's score interval of shares of `sizes` units, with these normal quantiles."""
+    """Return both bounds (2, n) of Wilson's score interval of proportions among `sizes` units, with these normal
+    quantiles.
+    """
     added = _divide(quantiles**2, sizes)
     centre = (shares + added / 2) / (1 + added)
     reach = np.sqrt(added * shares * (1 - shares) + added**2 / 4) / (1 + added)
@@ -426,12 +434,13 @@ def wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> Floa
 
 
 def share_bounds(shares: FloatArray, errors: FloatArray, sizes: FloatArray) -> FloatArray:
-    """Return both bounds (2, n) of shares with these standard errors, each of at most `sizes` units.
+    """Return both bounds (2, n) of proportions with these standard errors, each among at most `sizes` units.
 
-    The bounds are Wilson's for the effective number of units, ``share (1 - share) / error^2``, moved out next to 0
-    and 1 as those of other proportions.
+    The bounds are Wilson's for the effective number of units, ``share (1 - share) / error^2``, moved outwards next to 0
+    and 1 like those of other proportions.
     """
-    half = 0.5 / np.maximum(sizes, 1)  # nearer to 0 or 1, as between two points of a curve, the variance is too small
+    # Nearer to 0 or 1, for example between two points of a curve, the variance would be too small
+    half = 0.5 / np.maximum(sizes, 1)
     inside = shares.clip(half, 1 - half)
     effective = np.minimum(sizes, _divide(inside * (1 - inside), errors**2))
     effective = np.where((shares > 0) & (shares < 1), effective, sizes)
@@ -440,14 +449,14 @@ def share_bounds(shares: FloatArray, errors: FloatArray, sizes: FloatArray) -> F
 
 
 def _with_rare_events(ends: FloatArray, shares: FloatArray, sizes: FloatArray) -> FloatArray:
-    """Return Wilson bounds, moved out next to an end of the scale if only one or two of many patients are not there."""
+    """Return Wilson bounds, moved outwards next to 0 and 1 if only one or two of many patients differ."""
     low, high = ends
     for _ in range(2):
-        with np.errstate(invalid="ignore"):  # infinite sizes of columns without an interval
+        with np.errstate(invalid="ignore"):  # columns without an interval have infinite sizes
             events = sizes * shares
         rate = np.interp(events, range(len(_RARE_EVENTS)), _RARE_EVENTS) / sizes
         low = np.where((events < len(_RARE_EVENTS) - 1) & (sizes >= LEAST_OF_RARE), np.minimum(low, rate), low)
-        low, high, shares = 1 - high, 1 - low, 1 - shares  # the other end, and back
+        low, high, shares = 1 - high, 1 - low, 1 - shares  # mirror the scale for the other end, then back
     return np.stack([low, high])
 
 

@@ -2,18 +2,20 @@
 
 Conventions
 -----------
-`predictions` and `references` are bool arrays (n_studies, n_labels), `scores` float arrays of the same shape, a higher
-score means that the label is more likely present. Probabilities become predictions by thresholds fixed before scoring
-(:func:`apply_thresholds`). Undefined values are NaN and not part of an average; results without studies are NaN.
+`predictions` and `references` are bool arrays (n_studies, n_labels), `scores` float arrays of the same shape, where a
+higher score means that the label is more likely to be present. Probabilities become predictions by thresholds fixed
+before scoring (:func:`apply_thresholds`). Undefined values are NaN and are left out of averages; results without
+studies are NaN.
 
 ``average``: None, one value per label; "macro", unweighted mean over the labels that are defined; "micro", all
 decisions pooled; "weighted", mean over the defined labels weighted by their positive references, for specificity and
 NPV by their negative references (NaN without any); "samples", mean over the defined studies. Results have shape
-(n_labels,) for None, else () (a number).
+(n_labels,) for None, and are a number otherwise.
 
-Replicates: :func:`label_sums` adds up, per resampled unit (patient), the counts that these metrics need;
-``sums.resample(counts)`` gives the sums of every replicate by one matrix product, and the ``*_from_sums`` functions
-take either; :func:`ranking_replicates` weighs the studies by the counts. All labels, metrics and systems share the same
+Replicates: :func:`label_sums` adds up the counts that these metrics need for each resampled unit (patient).
+``sums.resample(counts)`` computes the sums of every replicate by one matrix product. The ``*_from_sums`` functions
+accept the sums of units or of replicates. :func:`ranking_replicates` weights the studies by the counts. All labels,
+metrics and systems share the same
 :func:`~reveal_bench.metrics.bootstrap.resampling_counts`, without a loop over replicates.
 
 Metrics
@@ -24,7 +26,7 @@ Metrics
 * :func:`kappa_from_sums`                                    Cohen's kappa of predictions against references
 * :func:`auroc`, :func:`average_precision`                   from scores, ties counted half and together, no thresholds
 
-Source: scikit-learn's definitions, except for undefined values, which are NaN here (there 0 or 1).
+Source: scikit-learn's definitions, except for undefined values, which are NaN here (in scikit-learn 0 or 1).
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def multilabel_f1(
     Parameters
     ----------
     predictions, references : bool arrays (n_studies, n_labels)
-    average : see the module's conventions
+    average : see the module docstring
     zero_division : NaN, 0 or 1
         Value for a label (study, pool) without a positive prediction or reference, for which F1 is undefined.
 
@@ -196,7 +198,7 @@ def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Aver
 
 
 def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> BoolArray:
-    """Return the predictions ``probabilities >= thresholds``; the submission fixed the thresholds before scoring.
+    """Return the predictions ``probabilities >= thresholds``; thresholds must be fixed before scoring.
 
     `probabilities` are (n_studies, n_labels), `thresholds` one number or (n_labels,). Values outside [0, 1], NaN and
     other shapes raise ValueError.
@@ -214,14 +216,14 @@ def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> B
 
 @dataclass(frozen=True)
 class LabelSums:
-    """Additive evidence of decision metrics, per unit, per replicate, or in total.
+    """Counts for decision metrics, which can be added, for each unit, each replicate, or in total.
 
     Attributes
     ----------
     confusion : float array (..., n_labels, 4)
         True positives, false positives, false negatives, true negatives.
     studies : float array (..., 2)
-        Number of studies, and of studies whose labels are all right.
+        Number of studies, and number of studies with all labels right.
     ratios : float array (..., 5, 2)
         For F1, precision, recall, specificity and NPV of single studies: their sum over the studies for which they are
         defined, and the number of these studies.
@@ -233,16 +235,16 @@ class LabelSums:
 
     @cached_property
     def total(self) -> LabelSums:
-        """The sum over the units: evidence on the data. Every metric needs it."""
+        """Sum over the units, which is needed by every metric."""
         return LabelSums(self.confusion.sum(axis=0), self.studies.sum(axis=0), self.ratios.sum(axis=0))
 
     def left_out(self) -> LabelSums:
-        """Return the evidence without each unit in turn: the jackknife."""
+        """Return the counts without each unit in turn, for the jackknife."""
         total = self.total
         return LabelSums(total.confusion - self.confusion, total.studies - self.studies, total.ratios - self.ratios)
 
     def resample(self, counts: Counts) -> LabelSums:
-        """Return the evidence in every replicate of `counts` (n_resamples, n_units)."""
+        """Return the sums in every replicate of `counts` (n_resamples, n_units)."""
         confusion, studies = (resample_tables(counts, part) for part in (self.confusion, self.studies))
         ratios = counts @ self.ratios.reshape(len(self.ratios), math.prod(self.ratios.shape[1:]))
         return LabelSums(confusion, studies, ratios.reshape(len(counts), *self.ratios.shape[1:]))
@@ -251,12 +253,12 @@ class LabelSums:
 def label_sums(
     predictions: ArrayLike, references: ArrayLike, *, units: ArrayLike | None = None, n_units: int | None = None
 ) -> LabelSums:
-    """Return the evidence per resampled unit.
+    """Return the counts of each resampled unit.
 
     Parameters
     ----------
     predictions, references : bool arrays (n_studies, n_labels)
-    units : int array (n_studies,), values in [0, n_units); by default each study is its own unit
+    units : int array (n_studies,), values in [0, n_units); by default, each study is its own unit
 
     Raises
     ------
@@ -300,22 +302,22 @@ def ratio_from_sums(
 
 
 def exact_match_from_sums(sums: LabelSums) -> FloatArray:
-    """Return :func:`exact_match` of sums (...); shape (...)."""
+    """Return :func:`exact_match` from sums (...); shape (...)."""
     return divide(sums.studies[..., 1], sums.studies[..., 0])
 
 
 def hamming_from_sums(sums: LabelSums, *, average: Literal["micro"] | None = None) -> FloatArray:
-    """Return :func:`hamming_loss` of sums (...): per label (..., n_labels), or over all decisions (...)."""
+    """Return :func:`hamming_loss` from sums (...): per label (..., n_labels), or over all decisions (...)."""
     _check_option("average", average, (None, "micro"))
     loss = divide(sums.confusion[..., 1] + sums.confusion[..., 2], sums.studies[..., 0, None])
     return loss if average is None else _mean(loss)
 
 
 def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | None = None) -> FloatArray:
-    """Return Cohen's kappa, in [-1, 1], of predictions against references (a consensus), of sums (...).
+    """Return Cohen's kappa of predictions against references (a consensus), in [-1, 1], from sums (...).
 
     Per label (..., n_labels), or (...): mean over defined labels ("macro"), all decisions pooled ("micro"). NaN for a
-    label that both call always present, or never.
+    label that predictions and references both call always present, or always absent.
     """
     _check_option("average", average, (None, "macro", "micro"))
     tables = tables_from_sums(sums)
@@ -326,13 +328,13 @@ def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | Non
 
 
 def tables_from_sums(sums: LabelSums) -> FloatArray:
-    """Return the contingency tables of predictions (rows) and references, of sums (...): (..., n_labels, 2, 2)."""
+    """Return the contingency tables of predictions (rows) and references from sums (...): (..., n_labels, 2, 2)."""
     tp, fp, fn, tn = np.moveaxis(sums.confusion, -1, 0)
     return np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
 
 
 def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
-    """Return numerators and denominators (2, n_units, n_labels): the score per label is the ratio of their sums.
+    """Return numerators and denominators (2, n_units, n_labels); a label's score is the ratio of their sums.
 
     Cohen's kappa is ``2 (n TP - P C) / (n P + n C - 2 P C)`` for n studies, of which P are positive and C are called
     positive. P and n are the same for all systems, so both parts of kappa are sums over units.
@@ -340,7 +342,7 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     Parameters
     ----------
     metric : {"f1", "precision", "recall", "specificity", "npv", "cohen_kappa"}
-    sums : evidence per unit
+    sums : counts of each unit
 
     Examples
     --------
@@ -360,7 +362,7 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
 def ranking_parts(
     metric: Ranking, scores: FloatArray, references: BoolArray, units: IntArray, n_units: int
 ) -> FloatArray:
-    """Return numerators and denominators of AUROC or average precision per label, (2, n_units, n_labels).
+    """Return numerators and denominators of AUROC or average precision of each label, (2, n_units, n_labels).
 
     The denominator of a unit with a study is 1. Its numerator is the score plus the number of units times the
     derivative of the score by the unit's weight. The derivatives add up to 0. For AUROC they follow from
@@ -409,7 +411,7 @@ def ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray)
     called = above_p + above_n
     precision = above_p / called
     lost, gained = (_sums_below((part / called**2)[:, None])[:, 0] for part in (above_p, above_n))
-    at_most = np.searchsorted(of_positive, scores, "right")  # positives whose precision a study changes
+    at_most = np.searchsorted(of_positive, scores, "right")  # positives whose precision depends on a study
     own = precision[np.searchsorted(of_positive, scores[positive], "left")]
     influences[~positive] = -lost[at_most[~positive]] / n_positive
     influences[positive] = (own - precision.mean() + gained[at_most[positive]]) / n_positive
@@ -425,7 +427,7 @@ def ranking_replicates(
     units: ArrayLike | None = None,
     average: Average | None = None,
 ) -> FloatArray:
-    """Return :func:`auroc` or :func:`average_precision` in every replicate, exactly: the counts weight the studies.
+    """Return :func:`auroc` or :func:`average_precision` in every replicate, exactly; the counts weight the studies.
 
     Arguments and errors as for :func:`auroc`; `counts` (n_resamples, n_units) and `units` as for :func:`label_sums`.
 
@@ -444,7 +446,7 @@ def ranking_replicates(
         unit = np.repeat(unit, score.shape[1])
         score, positive = score.reshape(-1, 1), positive.reshape(-1, 1)
     values = np.empty((len(counts), score.shape[1]))
-    step = max(1, 2**21 // max(1, len(score)))  # replicates at a time: some 16 MB of weights
+    step = max(1, 2**21 // max(1, len(score)))  # number of replicates at a time, with about 16 MB of weights
     for block in (slice(start, start + step) for start in range(0, len(counts), step)):
         weights = counts[block].T.astype(np.float64, order="C")[unit]
         for i in range(score.shape[1]):

@@ -3,8 +3,8 @@
 Conventions
 -----------
 Case i pairs prediction i with reference mask i; references are :class:`~reveal_bench.masks.PackedMasks`. Results are
-float arrays (n_cases,): 1.0 or 0.0 for hits, fractions for IoU, NaN if the metric is undefined. A prediction that is
-absent is a miss: give no points, no cell, or a NaN box. Coordinates follow :mod:`reveal_bench.geometry`.
+float arrays (n_cases,): 1.0 or 0.0 for hits, fractions for IoU, NaN if the metric is undefined. An absent prediction is
+a miss; it is given as no points, no cell, or a NaN box. Coordinates follow :mod:`reveal_bench.geometry`.
 
 Metrics
 -------
@@ -34,7 +34,7 @@ Slice = Literal["true_positive", "all"]
 
 
 def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: PackedMasks) -> FloatArray:
-    """Return the pointing game: 1 if any predicted point is in the reference mask.
+    """Return the result of the pointing game: 1 if any predicted point is in the reference mask.
 
     Parameters
     ----------
@@ -92,10 +92,10 @@ def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
 
 
 def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
-    """Return which cells would be hits on each mask: bool array (n_cases, n rows, n columns).
+    """Return a bool array (n_cases, n rows, n columns), True for cells that would be hits on the mask.
 
-    A cell is a hit when the mask covers at least half of it; when no cell reaches half, when the mask covers any of it.
-    All False if the mask is empty or wholly outside the central square.
+    A cell is a hit if the mask covers at least half of it; if no cell is half covered, every cell that the mask touches
+    is a hit. The array is all False if the mask is empty or wholly outside the central square.
     """
     from reveal_bench.masks import kernels
 
@@ -138,7 +138,7 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
 
 
 def hits_among(predictions: Sequence[Sequence[str]], good: BoolArray, grid: Grid) -> FloatArray:
-    """Return :func:`grid_hit` from known :func:`hit_cells`."""
+    """Return :func:`grid_hit`, computed from the result of :func:`hit_cells`."""
     hits = np.zeros(len(good))
     for i, cells in enumerate(predictions):
         for cell in cells:
@@ -166,7 +166,7 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
 
 
 def chance_among(good: BoolArray) -> FloatArray:
-    """Return :func:`grid_chance` from known :func:`hit_cells`."""
+    """Return :func:`grid_chance`, computed from the result of :func:`hit_cells`."""
     shares: FloatArray = good.mean(axis=(1, 2))
     shares[shares == 0] = np.nan
     return shares
@@ -213,7 +213,7 @@ def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice 
     area_a, area_b = predictions.areas, references.areas
     union = area_a + area_b - common
     with np.errstate(invalid="ignore"):
-        iou: FloatArray = common / union  # 0 / 0 is NaN: both empty
+        iou: FloatArray = common / union  # NaN if both are empty (0 / 0)
     if slice == "true_positive":
         iou[(area_a == 0) | (area_b == 0)] = np.nan
     return iou
@@ -248,7 +248,7 @@ def box_iou(predictions: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray
     common = np.clip(high - low, 0, None).prod(axis=1)
     union = a[:, 2:].prod(axis=1) + b[:, 2:].prod(axis=1) - common
     with np.errstate(invalid="ignore"):
-        iou: FloatArray = common / union  # 0 / 0 is NaN: neither has an area
+        iou: FloatArray = common / union  # NaN if neither has an area (0 / 0)
     iou[np.isnan(a[:, 0])] = 0.0
     iou[np.isnan(b[:, 0])] = np.nan
     return iou

@@ -3,10 +3,10 @@
 Conventions
 -----------
 A map covers the whole image as in :mod:`reveal_bench.metrics.heat_maps`; a reference is a bool array (height, width).
-NaN if the reference is empty.
+Scores are NaN if the reference is empty.
 
 Sources: energy-based pointing game: Wang et al. 2020 (Score-CAM); tolerance of 15 pixels: Fong, Patrick and Vedaldi
-2019 (TorchRay); average precision as :func:`reveal_bench.metrics.labels.average_precision` has it, a pixel a case.
+2019 (TorchRay); average precision: :func:`reveal_bench.metrics.labels.average_precision` with pixels as cases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reveal_bench.arrays import BoolArray
 from reveal_bench.metrics.heat_maps import at_size, largest_point
 
 TOLERANCE = 15.0
-"""Pixels, as TorchRay's pointing game has it."""
+"""Tolerance in pixels, as in TorchRay's pointing game."""
 
 
 def tolerant_hit(
@@ -29,8 +29,8 @@ def tolerant_hit(
     tolerance: float = TOLERANCE,
     spacing: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """Return 1 if the map's largest pixel is in the reference or within a tolerance of it, else 0, also for a constant
-    map.
+    """Return 1 if the map's largest pixel is in the reference or within a tolerance of it, else 0; a constant map gets
+    0.
 
     Parameters
     ----------
@@ -39,10 +39,7 @@ def tolerant_hit(
     tolerance : largest distance between centres of pixels, in pixels, or in mm with a spacing
     spacing : mm between rows and between columns
 
-    Raises
-    ------
-    ArgumentError
-        If the map is not a map, or the tolerance is below 0.
+        If the heat map is not an array (h, w) of finite numbers, or the tolerance is below 0.
 
     Examples
     --------
@@ -67,10 +64,7 @@ def tolerant_hit(
 def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
     """Return the proportion of the map's positive mass inside the reference; NaN if it has none.
 
-    Raises
-    ------
-    ArgumentError
-        If the map is not a map.
+    If the heat map is not an array (h, w) of finite numbers.
 
     Examples
     --------
@@ -88,10 +82,7 @@ def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> fl
     It is the mean over positives of the precision among all pixels at least as high, so pixels of equal value rank
     together.
 
-    Raises
-    ------
-    ArgumentError
-        If the map is not a map.
+    If the heat map is not an array (h, w) of finite numbers.
 
     Examples
     --------

@@ -4,8 +4,8 @@ Conventions
 -----------
 Pair i is mask i of two :class:`~reveal_bench.masks.PackedMasks` of equal sizes; results are float arrays (n_pairs,),
 NaN if both masks are empty. The *boundary* of a mask is its pixels that have a neighbour (left, right, above, below)
-outside it; everything beyond the image is outside. Distances are between centres of pixels, in pixels, or in mm with
-the spacing (row, column) of the image.
+outside the mask; everything beyond the image is outside. Distances are between centres of pixels, in pixels, or in mm
+with the spacing (row, column) of the image.
 
 Sources: Dice 1945; boundary IoU: Cheng et al. 2021, its band 2% of the image's diagonal wide; normalised surface
 distance: Nikolov et al. 2018, counted in pixels of the boundary; Hausdorff 95: the larger of the two directed 95th
@@ -24,7 +24,7 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.masks import PackedMasks
 
 BAND = 0.02
-"""Width of the band of :func:`boundary_iou`, as a share of the image's diagonal."""
+"""Width of the band of :func:`boundary_iou`, as a proportion of the image's diagonal."""
 Spacing = tuple[float, float]
 Mask = npt.NDArray[np.bool_]
 
@@ -58,7 +58,7 @@ def boundary_iou(predictions: PackedMasks, references: PackedMasks, *, band: flo
 
     Parameters
     ----------
-    band : width as a share of the image's diagonal, at least one pixel; steps also go across corners
+    band : width as a proportion of the image's diagonal, at least one pixel; diagonal neighbours are one step apart
 
     Raises
     ------
@@ -72,7 +72,7 @@ def boundary_iou(predictions: PackedMasks, references: PackedMasks, *, band: flo
 
     def along(mask: Mask) -> Mask:
         width = max(1, round(band * float(np.hypot(*mask.shape))))
-        inner: Mask = minimum_filter(mask, 2 * width + 1, mode="constant")  # what `width` steps of erosion leave
+        inner: Mask = minimum_filter(mask, 2 * width + 1, mode="constant")  # pixels that `width` steps of erosion leave
         return mask & ~inner
 
     def iou(a: Mask, b: Mask) -> float:
@@ -94,7 +94,7 @@ def surface_distance(
 
     Returns
     -------
-    float array (n_pairs,); 0 where one mask is empty
+    float array (n_pairs,); 0 if only one mask is empty
 
     Raises
     ------
@@ -139,7 +139,7 @@ def hausdorff_95(predictions: PackedMasks, references: PackedMasks, *, spacing: 
 
 
 def _distances(a: Mask, b: Mask, spacing: Spacing) -> tuple[FloatArray, FloatArray]:
-    """Return the distances from each pixel of a's boundary to b's, and back, in the part of the image with both."""
+    """Return the distances from each pixel of a's boundary to b's, and the reverse, in the area of both masks."""
     from scipy.ndimage import binary_erosion, distance_transform_edt
 
     either = a | b

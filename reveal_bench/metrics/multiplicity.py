@@ -12,7 +12,8 @@ from reveal_bench.arrays import FloatArray
 
 
 def holm(p: npt.ArrayLike) -> FloatArray:
-    """Return Holm's correction of several p: of m sorted p, the i-th times m - i + 1, never falling, at most 1.
+    """Return p corrected by Holm: the i-th of m sorted p is multiplied by m - i + 1, made non-decreasing, and at most
+    1.
 
     Examples
     --------

@@ -1,12 +1,10 @@
 """Odds ratio of right answers in two groups of patients, with patients as clusters.
 
-Conventions
------------
-Cases are answered rightly or not. With a right and b wrong answers in the first group, and c and d in the second, the
-odds ratio is ``a d / (b c)``. Its 95% interval is symmetric on the logarithmic scale (Woolf), where the variance of a
-group with proportion p of n cases is ``sum (right_u - p asked_u)**2 / (n p (1 - p))**2`` over its patients. If every
-patient has one case, that is Woolf's ``1 / a + 1 / b``; if patients have several, they are clusters, and the sum is
-multiplied by m / (m - 1) for m patients.
+Each case is answered rightly or wrongly. With a right and b wrong answers in the first group, and c and d in the
+second, the odds ratio is ``a d / (b c)``. Its 95% interval is symmetric on the logarithmic scale (Woolf), where the
+variance of a group with a proportion p of right answers to n cases is ``sum (right_u - p asked_u)**2 / (n p (1 -
+p))**2`` over its patients. If every patient has one case, this is Woolf's ``1 / a + 1 / b``; if patients have several,
+they are clusters, and the sum is multiplied by m / (m - 1) for m patients.
 
 If one of the four counts is 0, 0.5 is added to each of them (Haldane, Anscombe). The counts then no longer belong to
 patients, so there is an interval only if no patient has several cases.
@@ -27,7 +25,7 @@ from reveal_bench.metrics.jackknife import LEAST_UNITS, Z
 
 
 def odds_ratio(right: FloatArray, asked: FloatArray, right_of_rest: FloatArray, asked_of_rest: FloatArray) -> Estimate:
-    """Return the odds of a right answer in a group over the odds in the rest, with the interval described above.
+    """Return the odds ratio of a right answer in a group and in all other patients, with the interval described above.
 
     The odds ratio is undefined if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients of either
     side have a case, or if all cases of both sides are right, or all wrong.

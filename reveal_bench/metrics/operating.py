@@ -1,17 +1,18 @@
-"""Operating points: thresholds of a score chosen by a criterion, and the rates at them.
+"""Operating points: thresholds of a score chosen by a criterion, and the rates at these thresholds.
 
-A case is called positive if its score is at least the threshold. Candidates are the scores that occur, so equal scores
-always fall on the same side. Calling no case positive is a point of the ROC curve, too, but no threshold.
+A case is called positive if its score is at least the threshold. Candidate thresholds are the scores that occur, so
+equal scores are always on the same side. Calling no case positive is also a point of the ROC curve, but not a
+threshold.
 
 Criteria
 --------
 * "sensitivity", "specificity", "ppv" with a target: among the thresholds whose rate is at least the target, the one
-  with the highest specificity (target: sensitivity) or sensitivity (specificity, PPV); of several, the one with the
-  higher rate of the other kind
+  with the highest specificity (if the target is a sensitivity) or the highest sensitivity (if it is a specificity or
+  PPV); of several, the one with the highest rate of the targeted kind
 * "youden": the highest sensitivity + specificity - 1, which must be above 0; "cohen_kappa" likewise
 * "f1": the highest F1
 
-Of several thresholds with equal values of the last three, the highest is chosen.
+If several thresholds have the same Youden's index, kappa or F1, the highest threshold is chosen.
 
 Predictive values at another prevalence follow from sensitivity and specificity by Bayes' theorem. Their intervals
 combine the intervals of sensitivity and specificity by the method of variance estimates recovery (MOVER).
@@ -44,18 +45,18 @@ _NO_THRESHOLD = {
     "ppv": "no threshold reaches the target",
 }
 Bounded = tuple[float, float, float]
-"""A rate and the bounds of its interval."""
+"""Rate with the bounds of its interval."""
 _EXACT = 1e-12  # targets such as 0.9 are not exact in binary
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A rule that chooses a threshold.
+    """Rule that chooses a threshold.
 
     Attributes
     ----------
     name : {"f1", "youden", "cohen_kappa", "sensitivity", "specificity", "ppv"}
-    target : least value of the rate, in (0, 1]; only for "sensitivity", "specificity" and "ppv"
+    target : smallest allowed value of the rate, in (0, 1]; only for "sensitivity", "specificity" and "ppv"
 
     Examples
     --------
@@ -77,7 +78,7 @@ class Criterion:
 
     @property
     def in_words(self) -> str:
-        """The rule in words."""
+        """Rule in words."""
         if self.target is None:
             return _TITLES[self.name]
         return f"{'PPV' if self.name == 'ppv' else self.name} of at least {self.target:g}"
@@ -85,12 +86,12 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Numbers of called cases at every candidate threshold of one finding, on the data or in replicates.
+    """Numbers of cases called positive at every candidate threshold of one finding, in the data or in replicates.
 
     Attributes
     ----------
     thresholds : float array (n_cuts,), the scores that occur, falling
-    tp, fp : float arrays (..., n_cuts), called cases with the finding, and without it
+    tp, fp : float arrays (..., n_cuts), numbers of cases called positive, with the finding and without it
     n_positive, n_negative : float arrays (...,)
     """
 
@@ -101,13 +102,14 @@ class Cuts:
     n_negative: FloatArray
 
     def choose(self, criterion: Criterion) -> IntArray:
-        """Return the index of the chosen threshold, (...,); -1 if there is none, as with cases of only one class or
-        with equal scores throughout.
+        """Return the index of the chosen threshold, (...,); -1 if there is none, such as for cases of only one class or
+        with equal scores.
         """
         tp, fp, p, n = self.tp, self.fp, self.n_positive[..., None], self.n_negative[..., None]
         target = criterion.target or 0.0
         if criterion.name == "sensitivity":
-            # The last of the thresholds with the fewest false positives: sensitivity does not fall along the axis
+            # Choose the last of the thresholds with the fewest false positives, because sensitivity does not fall along
+            # the axis
             value = np.where(tp >= (target - _EXACT) * p, -fp, -np.inf)
             index = tp.shape[-1] - 1 - np.argmax(value[..., ::-1], axis=-1)
         else:
@@ -118,7 +120,7 @@ class Cuts:
             elif criterion.name == "f1":
                 value = divide(2 * tp, tp + fp + p)
             else:
-                value, total, called = tp * n - fp * p, p + n, tp + fp  # Youden's index times p n
+                value, total, called = tp * n - fp * p, p + n, tp + fp  # Youden's index times p times n
                 if criterion.name == "cohen_kappa":
                     value = divide(value, p * total + total * called - 2 * p * called)
                 value = np.where(value > 0, value, -np.inf)
@@ -131,8 +133,8 @@ class Cuts:
     def rates(self, chosen: IntArray, criterion: Criterion) -> FloatArray:
         """Return :data:`RATES` at the chosen thresholds, (..., 4); NaN where a rate is undefined.
 
-        Without a threshold all are NaN, except that any specificity is reached without a positive call: then
-        sensitivity is 0, specificity 1, and PPV undefined.
+        Without a threshold, all rates are NaN, with one exception: a target specificity is reached without a positive
+        call. Then sensitivity is 0, specificity 1, and PPV undefined.
         """
         at = np.maximum(chosen, 0)[..., None]
         tp, fp = (np.take_along_axis(counts, at, axis=-1)[..., 0] for counts in (self.tp, self.fp))
@@ -145,7 +147,7 @@ class Cuts:
 
     @property
     def one_class(self) -> str:
-        """Reason why the data of one sample have cases of one class only; empty if they have both."""
+        """Reason why one sample of data has no threshold if it has cases of only one class; empty if it has both."""
         return "no case has it" if not self.n_positive else "" if self.n_negative else "all cases have it"
 
     def why_none(self, criterion: Criterion) -> str:
@@ -158,7 +160,7 @@ class Cuts:
 
 
 def cuts_of(scores: FloatArray, present: BoolArray, weights: FloatArray | None = None) -> Cuts:
-    """Return the candidate thresholds of one finding with the numbers of called cases.
+    """Return the candidate thresholds of one finding with the numbers of cases called positive.
 
     Parameters
     ----------
@@ -184,7 +186,7 @@ def cuts_of(scores: FloatArray, present: BoolArray, weights: FloatArray | None =
 
 
 def at_prevalence(sensitivity: ArrayLike, specificity: ArrayLike, prevalence: ArrayLike) -> FloatArray:
-    """Return positive and negative predictive values at a prevalence, (..., 2); NaN if nothing would be called so.
+    """Return positive and negative predictive values at a prevalence, (..., 2); NaN if no case would be called so.
 
     Examples
     --------
@@ -219,7 +221,7 @@ def predictive_bounds(
     """Return the bounds of positive and of negative predictive value at a prevalence.
 
     PPV is ``1 / (1 + odds * (1 - specificity) / sensitivity)``, with the odds against the finding; NPV likewise. The
-    cases with and without the finding are taken as independent.
+    cases with and without the finding are assumed to be independent.
     """
     odds = (1 - prevalence) / prevalence
     ppv = ratio_bounds(_complement(specificity), sensitivity)

@@ -1,16 +1,16 @@
-"""Rubric scores from one to five, per model and criterion, and compared between models and between readers.
+"""Rubric scores from one to five: summaries by model and criterion, and comparisons of models and of readers.
 
 Conventions
 -----------
-Ratings are float arrays (n_tasks, 6), columns as in :data:`CRITERIA`, integers 1 (poor) to 5 (excellent), NaN without a
-rating (no answer, no image). Scores are ratings or means of two readers' ratings. The content score is never an input:
-"content" is always the minimum of the task's process, execution and synthesis scores, after averaging over readers
-(paper 001 does not give the order), NaN unless all three are present.
+Ratings are float arrays (n_tasks, 6), columns as in :data:`CRITERIA`, integers 1 (poor) to 5 (excellent), NaN if there
+is no rating (no answer, no image). Scores are ratings or means of two readers' ratings. The content score is never an
+input. It is always the minimum of the task's process, execution and synthesis scores, after averaging over readers
+(paper 001 does not give the order), and NaN unless all three are present.
 
 Metrics
 -------
 * :func:`content_score`       weakest of three scores (paper 001, section 3.3)
-* :func:`rubric_summary`      mean, SD, share of fives, share below three (Tables 1 and 2)
+* :func:`rubric_summary`      mean, SD, and proportions of fives and of scores below three (Tables 1 and 2)
 * :func:`compare_models`      Wilcoxon signed-rank with Benjamini-Hochberg (section 3.4)
 * :func:`reader_agreement`    quadratic-weighted kappa and mean absolute difference (Table 3)
 """
@@ -30,11 +30,11 @@ from reveal_bench.metrics.agreement import cohen_kappa, mean_absolute_difference
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings."""
 CONTENT_CRITERIA = CRITERIA[:3]
-"""Those whose smallest score is the content score."""
+"""Criteria whose smallest score is the content score."""
 CONTENT = "content"
 REPORTED = (CONTENT, *CRITERIA)
 REPORTED_OF_TEXT = REPORTED[:5]
-"""The five text scores, between which paper 001 compares models: its Benjamini-Hochberg family."""
+"""The five text criteria on which paper 001 compares models, with Benjamini-Hochberg's correction over all five."""
 
 LOWEST, HIGHEST = 1, 5
 
@@ -46,11 +46,11 @@ class RubricSummary:
     Attributes
     ----------
     mean, sd : float
-        SD over n - 1, as all twelve of paper 001's Table 3 are; NaN for n = 1. All are NaN for n = 0.
+        SD with the denominator n - 1, as for all twelve in paper 001's Table 3; NaN for n = 1. All are NaN for n = 0.
     share_of_5, share_below_3 : float
-        Fractions of the n scores; a mean of two readers counts as 5 when both gave 5.
+        Proportions of the n scores; a mean of two readers counts as 5 if both gave 5.
     n, n_undefined : int
-        Tasks with and without a score.
+        Number of tasks with and without a score.
     """
 
     model: str
@@ -72,11 +72,11 @@ class ModelDifference:
     mean_difference : float
         Mean of a - b over the n tasks that both answered; NaN for n = 0.
     n, n_differ : int
-        Tasks that both answered; those on which the scores differ.
+        Number of tasks that both answered, and number of those on which the scores differ.
     statistic, p_value : float
-        Wilcoxon signed-rank test, two-sided; NaN when the scores differ nowhere.
+        Wilcoxon signed-rank test, two-sided; NaN if the scores do not differ on any task.
     p_adjusted : float
-        Benjamini-Hochberg over the criteria with a p value.
+        p adjusted by Benjamini-Hochberg over the criteria with a p value.
     """
 
     criterion: str
@@ -95,11 +95,11 @@ class ReaderAgreement:
     Attributes
     ----------
     kappa : float
-        Quadratic-weighted, in [-1, 1]; NaN when both gave one and the same score throughout, or for n = 0.
+        Quadratic-weighted, in [-1, 1]; NaN if both always gave one and the same score, or for n = 0.
     mean_absolute_difference : float
         In [0, 4]; NaN for n = 0.
     n : int
-        Tasks that both rated.
+        Number of tasks that both rated.
     """
 
     criterion: str
@@ -136,7 +136,7 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
     Raises
     ------
     ValueError
-        If a shape is another, a score is outside [1, 5], or a criterion is unknown.
+        If a shape is wrong, a score is outside [1, 5], or a criterion is unknown.
 
     Examples
     --------
@@ -161,16 +161,16 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
 def compare_models(
     scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = REPORTED_OF_TEXT
 ) -> list[ModelDifference]:
-    """Return a Wilcoxon signed-rank test per criterion on the tasks that both models answered, p adjusted over
+    """Return a Wilcoxon signed-rank test per criterion on the tasks that both models answered, with p adjusted over
     criteria.
 
-    scipy's `wilcoxon` with its defaults (equal scores left out; exact for few tasks, else asymptotic with correction
-    for ties), then `false_discovery_control`.
+    The test is scipy's `wilcoxon` with its defaults (equal scores left out; exact for few tasks, else asymptotic with
+    correction for ties), followed by `false_discovery_control`.
 
     Parameters
     ----------
     scores_a, scores_b : score arrays (n_tasks, 6), same tasks in the same order, NaN if not answered
-    criteria : names from :data:`REPORTED`; they are the family of the adjustment
+    criteria : names from :data:`REPORTED`; p are adjusted over these
 
     Returns
     -------
@@ -179,7 +179,7 @@ def compare_models(
     Raises
     ------
     ValueError
-        If a shape is another, a score is outside [1, 5], or a criterion is unknown.
+        If a shape is wrong, a score is outside [1, 5], or a criterion is unknown.
     """
     from scipy.stats import false_discovery_control, wilcoxon
 
@@ -211,7 +211,8 @@ def compare_models(
 def reader_agreement(
     first: npt.ArrayLike, second: npt.ArrayLike, *, criteria: Sequence[str] = CRITERIA
 ) -> list[ReaderAgreement]:
-    """Return quadratic-weighted kappa and mean absolute difference of two readers, per criterion, where both rated.
+    """Return quadratic-weighted kappa and mean absolute difference of two readers per criterion, on tasks that both
+    rated.
 
     Parameters
     ----------
@@ -221,7 +222,7 @@ def reader_agreement(
     Raises
     ------
     ValueError
-        If a shape is another, a rating is not an integer from 1 to 5 (or NaN), or a criterion is unknown.
+        If a shape is wrong, a rating is not an integer from 1 to 5 (or NaN), or a criterion is unknown.
     """
     a, b = _check_ratings("first", first), _check_ratings("second", second)
     _check_tasks("second", b, "first", a)

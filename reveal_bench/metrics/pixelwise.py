@@ -84,7 +84,7 @@ def specificity(predictions: PackedMasks, references: PackedMasks) -> FloatArray
 
 
 def shared_areas(predictions: PackedMasks, references: PackedMasks) -> IntArray:
-    """Return the pixels in both masks of each pair, shape (n_cases,).
+    """Return the number of pixels that are in both masks of each pair, shape (n_cases,).
 
     Raises
     ------

@@ -1,32 +1,33 @@
-"""Intervals of AUROC and average precision: closed forms that hold with few positive patients and for good models.
+"""Closed-form intervals of AUROC and average precision that hold with few positive patients and for good models.
 
 Conventions
 -----------
-The variance of a finding's score is ``c g(m)``. g is the variance that the score would have with independent patients
+The variance of a finding's score is c times g. g is the variance that the score would have with independent patients
 and a usual shape of the curve:
 
 * for AUROC, Hanley and McNeil's with ``N = (m + n) / 2 - 1`` instead of ``m - 1`` and ``n - 1`` (Newcombe's method 5),
-  m and n being the patients with the finding and without it;
+  where m and n are the numbers of patients with the finding and without it;
 * for average precision, ``theta (1 - theta) / m``, as if it were a proportion of the m patients with the finding.
 
-c is the ratio of the variance by the influences of patients, which for AUROC is that of DeLong with patients as
-clusters, to g at the score. With few patients that ratio says little: it is 0 for a perfect ranking. So it is averaged
-with 1, which counts for :data:`PRIOR_FREEDOM` degrees of freedom; its own are the patients of the smaller class (for
-average precision, with the finding) less 1.
+c is a ratio of variances: the variance computed from the influences of patients (for AUROC, DeLong's with patients as
+clusters) divided by g at the score. With few patients, this ratio says little: it is 0 for a perfect ranking. So the
+ratio is averaged with 1, which counts for :data:`PRIOR_FREEDOM` degrees of freedom; the ratio's own degrees of freedom
+are the number of patients in the smaller class (for average precision, with the finding) minus 1.
 
 * The interval of one finding has the bounds at which the score is 1.96 standard errors away, with the variance at the
   bound.
 * A macro M has the Wilson interval of its effective sample size ``M (1 - M) / se**2`` with a t quantile. se combines
-  the findings' variances, at scores drawn towards the common one as by one further patient, with the covariances by
-  influences; degrees of freedom follow by Satterthwaite's formula.
+  the covariances of influences with the findings' variances, at scores shrunk towards the common score as if by one
+  further patient; degrees of freedom follow by Satterthwaite's formula.
 * Average precision is too high on average, because each positive study counts itself among those ranked at least as
-  high. Its intervals are centred :data:`CORRECTED` of the way to the value in which a study counts as a share of
-  itself; they always include the value.
+  high. Its intervals are centred at a proportion :data:`CORRECTED` of the way from the value to a corrected value, in
+  which a positive study counts itself only in part (`_without_own`). They always include the value.
 
-No interval is printed if fewer than :data:`LEAST_UNITS_OF_CLASS` patients have the finding, or lack it; for a macro if
-that is so for every finding, and for average precision if it is so for more than :data:`SPARSE` of the findings; if
-the patients' numbers of studies are too unequal (:func:`~reveal_bench.metrics.jackknife.even_share`); or if
-the interval would cover more than :data:`~reveal_bench.metrics.jackknife.WIDEST` of the scale.
+No interval is printed for a finding if fewer than :data:`LEAST_UNITS_OF_CLASS` patients have it, or lack it. None is
+printed for a macro if this is true of every finding, or for average precision of more than the proportion
+:data:`SPARSE` of the findings. None is printed if the patients' numbers of studies are too unequal
+(:func:`~reveal_bench.metrics.jackknife.even_share`), or if the interval would cover more than
+:data:`~reveal_bench.metrics.jackknife.WIDEST` of the scale.
 
 Sources: Newcombe (2006), Stat. Med. 25, 559-573, method 5; Hanley and McNeil (1982), Radiology 143; DeLong, DeLong and
 Clarke-Pearson (1988), Biometrics 44; clusters as in Obuchowski (1997), Biometrics 53. `benchmarks/calibration.py`
@@ -45,16 +46,17 @@ from reveal_bench.metrics.jackknife import TOO_WIDE, UNEVEN, WIDEST, Z, has_unev
 from reveal_bench.metrics.labels import Ranking, ranking_influences
 
 PRIOR_FREEDOM = 12.0
-"""Degrees of freedom of the ratio 1 when a finding's own ratio of variances is averaged with it."""
+"""Degrees of freedom of the ratio 1 with which a finding's own ratio of variances is averaged."""
 CORRECTED = 0.4
-"""Proportion of the way from average precision to the value without a study's own count, at which intervals are
-centred. That value is too low for good rankings and right for random ones."""
+"""Intervals are centred at this proportion of the way from average precision to the value without a study's own count.
+That value is too low for good rankings and right for random ones.
+"""
 LEAST_UNITS_OF_CLASS = 5
-"""Smallest number of patients with a finding, and without it, for an interval."""
+"""Smallest number of patients with a finding, and of patients without it, for an interval."""
 SPARSE = 0.25
-"""Largest proportion of a macro's findings with fewer patients, for average precision."""
+"""Largest proportion of a macro's findings that may have fewer patients, for average precision."""
 HALF_UNITS = 0.25
-"""Number of further patients, half of them with right results, who raise the variance of a difference of findings."""
+"""Number of further patients, half of them with right results, who raise the variance of a finding's difference."""
 _HALVINGS = 40
 
 
@@ -81,7 +83,7 @@ class RankingEvidence:
     is_uneven: bool = False
 
     def over(self, averaged: IntArray) -> RankingEvidence:
-        """Return the evidence with the macro over other groups."""
+        """Return the evidence with a macro over the given groups."""
         return replace(self, averaged=averaged)
 
     @property
@@ -90,7 +92,7 @@ class RankingEvidence:
         return np.minimum(self.n_positive, self.n_negative)
 
     def ends(self, values: FloatArray) -> FloatArray:
-        """Return both bounds of the macro and every group, (2, 1 + n_groups); NaN for no interval."""
+        """Return both bounds of the macro and every group, (2, 1 + n_groups); NaN if there is no interval."""
         singles = self._single_ends(values[1:])
         averaged = self.averaged
         macro = singles[:, averaged[0]] if len(averaged) == 1 else self._macro_ends(values[1:], averaged)
@@ -100,7 +102,7 @@ class RankingEvidence:
         return np.where(is_few | np.isnan(values) | (ends[1] - ends[0] > WIDEST), np.nan, ends)
 
     def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
-        """Return why a column has no interval; empty for the others, and without a value."""
+        """Return, for each column, why it has no interval; empty if it has an interval, or no value."""
         is_missing = np.isnan(ends).all(axis=0) & ~np.isnan(values)
         return [
             (reason or TOO_WIDE) if missing else ""
@@ -122,14 +124,14 @@ class RankingEvidence:
         return [reason or UNEVEN for reason in reasons] if self.is_uneven else reasons
 
     def _variance(self, scores: FloatArray) -> FloatArray:
-        """Return g of each group at `scores`."""
+        """Return the variance g of each group at `scores`."""
         positive, negative = np.maximum(self.n_positive, 1), np.maximum(self.n_negative, 1)
         if self.metric == "auroc":
             return area_variance(scores, positive, negative)
         return scores * (1 - scores) / positive
 
     def _ratios(self, values: FloatArray) -> FloatArray:
-        """Return c of each group."""
+        """Return the ratio c of each group."""
         n, freedom = len(self.influences), np.maximum(self._sizes() - 1, 0)
         own = n / max(n - 1, 1) * (self.influences**2).sum(axis=0)
         inside = np.clip(values, 0.02, 1 - 1 / (4 * np.maximum(self.n_positive, 1)))
@@ -144,7 +146,7 @@ class RankingEvidence:
         return np.stack([self._bound(values, ratios, end) for end in (0.0, 1.0)])
 
     def _bound(self, values: FloatArray, ratios: FloatArray, end: float) -> FloatArray:
-        """Return the score towards `end` that is Z of its own standard errors away from the values, by bisection."""
+        """Return, by bisection, the score towards `end` that is Z of its own standard errors away from the values."""
         near, far = values.copy(), np.full(values.shape, end)
         for _ in range(_HALVINGS):
             middle = (near + far) / 2
@@ -166,7 +168,9 @@ class RankingEvidence:
         return self.n_smaller if self.metric == "auroc" else self.n_positive
 
     def _drawn_together(self, averaged: IntArray) -> FloatArray:
-        """Return the scores of the macro's findings, drawn towards the common one; the common one for the others."""
+        """Return the scores of the macro's findings, shrunk towards the common score; the common score for other
+        findings.
+        """
         sizes, centres = self._sizes()[averaged], self.centres[averaged]
         common = ((sizes * centres).sum() + 0.5) / (sizes.sum() + 1)
         drawn = np.full(self.centres.shape, common)
@@ -183,11 +187,13 @@ class RankingEvidence:
         return total, float(freedom)
 
     def variances(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the variances for a difference of systems, and their degrees of freedom, (1 + n_groups,) each.
+        """Return the variances used for a difference between systems, and their degrees of freedom, (1 + n_groups,)
+        each.
 
-        The variance of a finding is computed at a score that is drawn towards 1/2, as if :data:`HALF_UNITS` further
-        patients had the score 1/2. The macro of average precision combines these variances. That of AUROC has its own,
-        as in :meth:`ends`, because good systems could hardly be told apart by the others.
+        The variance of a finding is computed at a score that is shrunk towards 1/2, as if :data:`HALF_UNITS` further
+        patients had the score 1/2. The macro of average precision combines these variances. The macro of AUROC has its
+        own variance, as in :meth:`ends`, because the combined variances would hardly show differences between good
+        systems.
         """
         sizes = self._sizes()
         drawn = (sizes * self.centres + HALF_UNITS / 2) / (sizes + HALF_UNITS)
@@ -200,7 +206,7 @@ class RankingEvidence:
         return np.append(macro, own), np.append(freedom, np.maximum(sizes - 1, 0) + PRIOR_FREEDOM)
 
     def macro_first(self, columns: FloatArray, values: FloatArray) -> FloatArray:
-        """Return columns of groups after their mean over the macro's groups."""
+        """Return columns of groups after a first column, the mean over the macro's groups."""
         averaged = self.averaged
         macro = columns[..., averaged].sum(axis=-1, keepdims=True) / max(len(averaged), 1)
         return np.concatenate([macro, columns], axis=-1)
@@ -226,7 +232,7 @@ def ranking_evidence(
     values: FloatArray,
     n_units: int,
 ) -> RankingEvidence:
-    """Return the evidence of the intervals of AUROC or average precision.
+    """Return the inputs of the intervals of AUROC or average precision.
 
     Parameters
     ----------
@@ -251,9 +257,10 @@ def ranking_evidence(
 
 
 def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:
-    """Return average precision in which each positive study counts as this average precision, not as 1, of a positive.
+    """Return the average precision in which each positive study counts itself as this value instead of 1.
 
-    The other positive studies count more, so that they add up to all of them. Without another one it is the `value`.
+    The other positive studies count more, so that the number of positives stays the same. With a single positive study,
+    return `value`.
     """
     positive, negative = np.sort(scores[present]), np.sort(scores[~present])
     n = len(positive)
@@ -261,4 +268,4 @@ def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:
         return value
     others = (n - np.searchsorted(positive, positive, "left") - 1) * n / (n - 1)
     called = others + len(negative) - np.searchsorted(negative, positive, "left") + 1
-    return float((others / called).mean() / (1 - (1 / called).mean()))  # the v of v = mean((others + v) / called)
+    return float((others / called).mean() / (1 - (1 / called).mean()))  # solves v = mean((others + v) / called)

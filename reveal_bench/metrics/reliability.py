@@ -6,7 +6,7 @@ Ratings are one array (n_cases, n_readers). Categories are integer codes in [0, 
 alpha at the levels "ordinal" and "interval" and for intraclass correlations the codes are ordered, and for the last two
 evenly spaced. Intraclass correlations except ICC(1,1) and ICC(1,k) need one column per reader; for all other metrics
 the ratings of a case may be in any order. Undefined values are NaN. Replicates, and scores without a patient, are
-computed from sums over cases: add the cases' rows, then call the function that ends in ``_from_sums`` or
+computed from sums over cases: add up the cases' rows, then call the function that ends in ``_from_sums`` or
 ``_from_coincidences``.
 
 Missing ratings: Fleiss' kappa and alpha use the cases with two or more ratings; intraclass correlations use the cases
@@ -44,7 +44,8 @@ _NO_SPREAD = 1e-12  # smaller proportions of the total are rounding errors
 
 
 def fleiss_kappa(ratings: npt.ArrayLike, *, n_categories: int) -> float:
-    """Return Fleiss' kappa: (agreement - chance) / (1 - chance), chance = sum of p^2, p the categories' proportions.
+    """Return Fleiss' kappa: (agreement - chance) / (1 - chance), where chance is the sum of squared category
+    proportions p.
 
     Agreement is the mean over cases of the proportion of equal pairs of ratings. Cases with fewer than two ratings are
     left out; if the others have unequal numbers of ratings, each case has equal weight, also in p.
@@ -56,7 +57,7 @@ def fleiss_kappa(ratings: npt.ArrayLike, *, n_categories: int) -> float:
 
     Returns
     -------
-    float in [-1, 1]; NaN if all ratings are one category, or no case has two
+    float in [-1, 1]; NaN if all ratings are one category, or no case has two ratings
 
     Raises
     ------
@@ -86,7 +87,7 @@ def krippendorff_alpha(ratings: npt.ArrayLike, *, n_categories: int, level: Leve
 
     Returns
     -------
-    float in [-1, 1]; NaN if all ratings are one category, or no case has two
+    float in [-1, 1]; NaN if all ratings are one category, or no case has two ratings
 
     Raises
     ------
@@ -120,13 +121,13 @@ def intraclass_correlation(ratings: npt.ArrayLike, *, form: IccForm = "2,1") -> 
 
     Parameters
     ----------
-    ratings : float array (n_cases, n_readers), NaN without a rating; only cases that every reader rated count
+    ratings : float array (n_cases, n_readers), NaN without a rating; only cases that every reader rated are used
     form : one of the six
 
     Returns
     -------
-    float, at most 1; NaN with fewer than two readers or complete cases, or if the denominator is not above 0, as for
-    equal ratings throughout
+    float, at most 1; NaN with fewer than two readers or complete cases, or if the denominator is not above 0, such as
+    for equal ratings
 
     Raises
     ------
@@ -147,7 +148,7 @@ def intraclass_correlation(ratings: npt.ArrayLike, *, form: IccForm = "2,1") -> 
     if np.isinf(values).any():
         raise ArgumentError("ratings", "must be finite, or NaN without a rating", "inf")
     complete = values[~np.isnan(values).any(axis=1)]
-    complete = complete - complete[:1, :1]  # near 0, so that squares lose no digits
+    complete = complete - complete[:1, :1]  # centred near 0, so that squares lose no digits
     complete = complete - (complete.mean() if complete.size else 0.0)
     return float(icc_from_sums(icc_sums(complete).sum(axis=0), form=form))
 
@@ -155,7 +156,7 @@ def intraclass_correlation(ratings: npt.ArrayLike, *, form: IccForm = "2,1") -> 
 def fleiss_sums(ratings: npt.ArrayLike, *, n_categories: int) -> FloatArray:
     """Return each case's terms of Fleiss' kappa, (n_cases, 2 + n_categories); all are 0 without two ratings.
 
-    They are the proportion of equal pairs of ratings, 1, and the proportion of ratings in each category.
+    The terms are the proportion of equal pairs of ratings, 1, and the proportion of ratings in each category.
     """
     tally = rating_counts(ratings, n_categories=n_categories)
     n = tally.sum(axis=-1, keepdims=True)
@@ -165,7 +166,7 @@ def fleiss_sums(ratings: npt.ArrayLike, *, n_categories: int) -> FloatArray:
 
 
 def fleiss_from_sums(sums: FloatArray) -> FloatArray:
-    """Return :func:`fleiss_kappa` from added :func:`fleiss_sums` (..., 2 + k); shape (...)."""
+    """Return :func:`fleiss_kappa` from summed :func:`fleiss_sums` (..., 2 + k); shape (...)."""
     means = divide(sums, sums[..., 1:2])
     remainder = 1 - (means[..., 2:] ** 2).sum(axis=-1)  # 1 - chance
     return divide(means[..., 0] - 1 + remainder, np.where(remainder < _NO_SPREAD, np.nan, remainder))
@@ -184,7 +185,7 @@ def coincidences(ratings: npt.ArrayLike, *, n_categories: int) -> FloatArray:
 
 
 def alpha_from_coincidences(tables: FloatArray, *, level: Level = "nominal") -> FloatArray:
-    """Return :func:`krippendorff_alpha` from added :func:`coincidences` (..., k, k); shape (...)."""
+    """Return :func:`krippendorff_alpha` from summed :func:`coincidences` (..., k, k); shape (...)."""
     if level not in get_args(Level):
         raise ArgumentError("level", f"must be one of {', '.join(get_args(Level))}", repr(level))
     in_category = tables.sum(axis=-1)
@@ -201,7 +202,7 @@ def alpha_from_coincidences(tables: FloatArray, *, level: Level = "nominal") -> 
 def icc_sums(ratings: FloatArray) -> FloatArray:
     """Return each case's terms of intraclass correlations, (n_cases, 3 + n_readers); all are 0 if a rating is missing.
 
-    They are 1, the sum of squared ratings, the square of their sum, and the ratings.
+    The terms are 1, the sum of squared ratings, the square of their sum, and the ratings.
     """
     terms = [np.ones((len(ratings), 1)), (ratings**2).sum(axis=1, keepdims=True)]
     terms += [ratings.sum(axis=1, keepdims=True) ** 2, ratings]
@@ -209,7 +210,7 @@ def icc_sums(ratings: FloatArray) -> FloatArray:
 
 
 def icc_from_sums(sums: FloatArray, *, form: IccForm = "2,1") -> FloatArray:
-    """Return :func:`intraclass_correlation` from added :func:`icc_sums` (..., 3 + n_readers); shape (...)."""
+    """Return :func:`intraclass_correlation` from summed :func:`icc_sums` (..., 3 + n_readers); shape (...)."""
     if form not in get_args(IccForm):
         raise ArgumentError("form", f"must be one of {'; '.join(get_args(IccForm))}", repr(form))
     n, squares, of_cases = sums[..., 0], sums[..., 1], sums[..., 2]
@@ -233,7 +234,7 @@ def icc_from_sums(sums: FloatArray, *, form: IccForm = "2,1") -> FloatArray:
 
 
 def rating_counts(ratings: npt.ArrayLike, *, n_categories: int) -> FloatArray:
-    """Return how many readers chose each category, (n_cases, n_categories).
+    """Return the number of readers who chose each category, (n_cases, n_categories).
 
     Raises
     ------

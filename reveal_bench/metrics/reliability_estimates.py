@@ -7,9 +7,9 @@ Conventions as in :mod:`reveal_bench.metrics.estimates`; the metrics are in
 (:mod:`reveal_bench.metrics.jackknife`).
 
 Supporting patients are those with two equal ratings outside the most common category. A finding has no interval if
-fewer than :data:`LEAST_UNITS_OF_READERS` support it, or if at most one patient has unequal ratings. A macro has none if
-no finding has so many, if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO` support some finding,
-or if readers always agree on some finding.
+fewer than :data:`LEAST_UNITS_OF_READERS` support it, or if at most one patient has unequal ratings. A macro has no
+interval if no finding has that many, if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO`
+patients support some finding, or if readers always agree on some finding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from reveal_bench.metrics.reliability import (
 )
 
 LEAST_UNITS_OF_READERS = 15
-"""Number of supporting patients below which there is no interval, because simulated intervals are too short."""
+"""Smallest number of supporting patients for an interval, because simulated intervals from fewer are too narrow."""
 NOMINAL = ("fleiss_kappa", "krippendorff_alpha")
 """Metrics of categories that need no order."""
 
@@ -56,9 +56,9 @@ _OF_SUMS: dict[str, tuple[str, _Statistic]] = {
     "icc_2_k": ("icc", partial(icc_from_sums, form="2,k")),
     "icc_3_k": ("icc", partial(icc_from_sums, form="3,k")),
 }
-"""Metric -> its sums over cases, and the function of them."""
+"""Metric -> kind of sums over cases, and the function that computes the metric from them."""
 _UNBOUNDED = (-np.inf, np.inf)
-_NO_RATING = 1e-9  # smaller sums without a patient are rounding errors
+_NO_RATING = 1e-9  # smaller sums without a patient are due to rounding
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class _UnitSums:
     Attributes
     ----------
     sums : float array (n_units, n_findings, ...)
-    n_cases : int array (n_findings,), cases used
-    n_behind : int array (n_findings,), units that support the metric
+    n_cases : int array (n_findings,), number of cases used
+    n_behind : int array (n_findings,), number of units that support the metric
     """
 
     sums: FloatArray
@@ -78,7 +78,7 @@ class _UnitSums:
 
     @property
     def left_out(self) -> FloatArray:
-        """The sums without each unit in turn."""
+        """The sums without each unit in turn, for the jackknife."""
         remaining = self.sums.sum(axis=0) - self.sums
         return np.where(np.abs(remaining) < _NO_RATING, 0.0, remaining)
 
@@ -99,7 +99,7 @@ def estimate_reliability(
     Parameters
     ----------
     ratings : int array (n_cases, n_readers), values in [0, n_categories), -1 without a rating
-    metrics : those to return, all by default
+    metrics : metrics to return; by default all
     is_ordered : True if categories have an order; otherwise only the metrics of :data:`NOMINAL` are returned
     findings : a name per case; one finding :data:`~reveal_bench.metrics.estimates.POOLED` by default
     patients, all_patients, resampling : as for :func:`~reveal_bench.metrics.estimates.estimate_labels`
@@ -147,12 +147,12 @@ def estimate_reliability(
 
 
 def _unit_sums(part: str, codes: IntArray, n_categories: int, places: IntArray, shape: tuple[int, int]) -> _UnitSums:
-    """Return the sums of a part of :data:`_OF_SUMS`; `places` are the cases' cells in units and findings."""
+    """Return one kind of sums of :data:`_OF_SUMS`; `places` are the indices of the cases' units and findings."""
     tallies = rating_counts(codes, n_categories=n_categories)
     is_used = tallies.sum(axis=1) >= (codes.shape[1] if part == "icc" else 2)
     tallies = np.where(is_used[:, None], tallies, 0)
     commonest = np.argmax(_summed(tallies, places, shape).sum(axis=0), axis=-1)
-    equal = _summed(np.where(tallies >= 2, tallies, 0), places, shape)  # equal ratings of a case
+    equal = _summed(np.where(tallies >= 2, tallies, 0), places, shape)  # numbers of equal ratings of a case
     apart = equal.sum(axis=-1) - equal[:, np.arange(shape[1]), commonest]
     n_cases = _summed(is_used.astype(np.float64), places, shape).sum(axis=0).astype(np.int64)
     sums = _summed(_terms(part, codes, n_categories), places, shape)
@@ -160,7 +160,7 @@ def _unit_sums(part: str, codes: IntArray, n_categories: int, places: IntArray, 
 
 
 def _terms(part: str, codes: IntArray, n_categories: int) -> FloatArray:
-    """Return each case's terms of a part of :data:`_OF_SUMS`."""
+    """Return each case's terms for one kind of sums of :data:`_OF_SUMS`."""
     if part == "fleiss":
         return fleiss_sums(codes, n_categories=n_categories)
     if part == "coincidences":
@@ -193,13 +193,13 @@ def _intervals(
         return intervals
     is_of_mean = name.endswith("_k")
     of_one = _OF_SUMS[f"{name[:-1]}1"][1] if is_of_mean else statistic
-    with np.errstate(divide="ignore", invalid="ignore"):  # without the only patient with unequal ratings: infinite
+    with np.errstate(divide="ignore", invalid="ignore"):  # infinite without the only patient with unequal ratings
         centres, columns = np.arctanh(of_one(total)), np.arctanh(of_one(left_out))
         evidence = _evidence(centres, macro_first(columns), own.n_behind, _UNBOUNDED)
         low, high = np.tanh(evidence.ends(macro_first(centres)))
     if is_of_mean:
         low, high = _of_mean(low, n_readers), _of_mean(high, n_readers)
-    if len(averaged) == 1:  # a macro of one finding is that finding
+    if len(averaged) == 1:  # a macro of one finding is the score of that finding
         low[0], high[0] = low[averaged[0] + 1], high[averaged[0] + 1]
     else:
         low[0], high[0] = intervals.low[0], intervals.high[0]
@@ -208,7 +208,7 @@ def _intervals(
 
 
 def _evidence(values: FloatArray, left_out: FloatArray, n_behind: IntArray, bounds: tuple[float, float]) -> Evidence:
-    """Return the evidence of the findings' `values` and their macro, whose columns without a unit are `left_out`."""
+    """Return the inputs of the intervals of macro and findings; `left_out` are the values without each unit."""
     averaged = np.flatnonzero(~np.isnan(values))
     evidence = evidence_of_groups(left_out, n_behind, averaged=averaged, bounds=bounds)
     enough = evidence.enough & (evidence.n_units >= LEAST_UNITS_OF_READERS)
@@ -217,6 +217,6 @@ def _evidence(values: FloatArray, left_out: FloatArray, n_behind: IntArray, boun
 
 
 def _of_mean(single: FloatArray, n_readers: int) -> FloatArray:
-    """Return the intraclass correlation of the mean of readers; NaN where it has no lower bound."""
+    """Return the intraclass correlation of the mean of readers; NaN if it has no lower bound."""
     denominator = 1 + (n_readers - 1) * single
     return n_readers * single / np.where(denominator > 0, denominator, np.nan)

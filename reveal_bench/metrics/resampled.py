@@ -11,27 +11,27 @@ from reveal_bench.arrays import FloatArray, IntArray
 
 
 class AnyEvidence(Protocol):
-    """Inputs of intervals in closed form, of a macro and its groups."""
+    """Inputs of closed-form intervals of a macro and its groups."""
 
     def over(self, averaged: IntArray) -> AnyEvidence:
         """Return the evidence with the macro over the `averaged` groups."""
         ...
 
     def ends(self, values: FloatArray) -> FloatArray:
-        """Return both bounds of the macro and every group, (2, 1 + n_groups); NaN for no interval."""
+        """Return both bounds of the macro and every group, (2, 1 + n_groups); NaN if there is no interval."""
         ...
 
     def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
-        """Return why a column has no interval; empty for the others, and without a value."""
+        """Return, for each column, why it has no interval; empty if it has an interval, or no value."""
         ...
 
 
 class Resampled(Protocol):
-    """Values of one system and metric per group: on the data and in every replicate."""
+    """Values of each group for one system and metric, in the data and in every replicate."""
 
     @property
     def values(self) -> FloatArray:
-        """Values on the data, (n_groups,)."""
+        """Values in the data, (n_groups,)."""
         ...
 
     @property
@@ -56,12 +56,12 @@ class Resampled(Protocol):
 
     @property
     def behind(self) -> IntArray | None:
-        """Number of units that support each value, (n_groups,); None if :attr:`weights` gives it."""
+        """Number of units that support each value, (n_groups,); None if :attr:`weights` shows it."""
         ...
 
     @property
     def n_undefined(self) -> IntArray | None:
-        """Number of rows of each group that are left out because they are undefined, (n_groups,); None for none."""
+        """Number of undefined rows of each group, which are left out, (n_groups,); None if there are none."""
         ...
 
     def left_out(self) -> FloatArray | None:
@@ -76,19 +76,19 @@ class Resampled(Protocol):
         ...
 
     def evidence(self, averaged: IntArray | None = None) -> AnyEvidence | None:
-        """Return the evidence of intervals in closed form; None if there is no such form.
+        """Return the inputs of closed-form intervals; None if there is no closed form.
 
-        Its first column is the macro over the `averaged` groups, by default all with a value.
+        The first column is the macro over the `averaged` groups, by default all with a value.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
+    """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN if undefined.
 
-    `without` is returned by :meth:`left_out` and `parts` by :meth:`ratio_parts`. `support` is the other evidence that
-    intervals need, with the macro over all groups. `weights`, `positive_units` and `behind` are as in
+    `without` is returned by :meth:`left_out` and `parts` by :meth:`ratio_parts`. `support` contains the other inputs of
+    intervals, with the macro over all groups. `weights`, `positive_units` and `behind` are as in
     :class:`Resampled`, if known; `n_undefined` (n_groups,) counts the rows left out because they are undefined.
     """
 
@@ -112,7 +112,7 @@ class Figures:
         return self.parts
 
     def evidence(self, averaged: IntArray | None = None) -> AnyEvidence | None:
-        """Return the evidence of the intervals, if known."""
+        """Return the inputs of the intervals, if known."""
         return self.support if self.support is None or averaged is None else self.support.over(averaged)
 
 

@@ -1,4 +1,4 @@
-"""Texts for people with the values of each metric: percent with one decimal, ratings on their scale."""
+"""Display texts of metric values: percent with one decimal, or ratings on their scale."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def value_text(metric: str, value: float, *, decimals: int = 1) -> str:
 
 
 def ends_text(metric: str, low: float | None, high: float | None, *, decimals: int = 1) -> str:
-    """Return an interval on the scale of :func:`value_text`, or nothing if it is undefined.
+    """Return an interval on the scale of :func:`value_text`; empty if it is undefined.
 
     Examples
     --------
