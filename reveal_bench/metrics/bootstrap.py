@@ -48,11 +48,9 @@ MACRO = "macro"
 Counts = npt.NDArray[np.float32]
 
 _DRAWS = 1 << 17  # number of draws counted at a time, which fit in a cache
-# Number of products added up at a time, so few that BLAS starts no threads, which would cost more than they save
-_PRODUCTS = 1 << 18
+_PRODUCTS = 1 << 18  # number of products added up at a time, so few that BLAS starts no threads, which would cost more
 _LEAST_ROWS = 16  # smallest number of rows of a matrix product
-# From this number of units on, products have _LEAST_ROWS rows, so that sums do not depend on the size of blocks
-_MANY_UNITS = 1 << 14
+_MANY_UNITS = 1 << 14  # from here on, products have _LEAST_ROWS rows, so that sums do not depend on the blocks' size
 _COUNTS_AT_ONCE = 1 << 22  # number of counts in memory, for many units
 _UNITS_AT_ONCE = 256  # number of units left out at a time, to bound the memory of their counts
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
@@ -483,8 +481,7 @@ def estimates_from(
 
 
 def estimates_of_rows(intervals: Intervals, findings: Sequence[str], n: IntArray, *, recipe: str) -> list[Estimate]:
-    """Return the estimates of the macro and the `findings`; the `n` rows of a finding without a value count as
-    undefined.
+    """Return the estimates of the macro and the `findings`; rows of a finding without a value count as undefined.
 
     Parameters
     ----------
