@@ -25,7 +25,7 @@ KINDS: dict[str, AnyKind] = {kind.name: kind for kind in (LOCALIZATION, FINDINGS
 
 
 def known_kind(info: FolderInfo) -> AnyKind:
-    """Return the kind of a dataset folder's benchmark, which must be in BENCHMARKS.
+    """Return the kind of a dataset folder's benchmark; the benchmark must be in BENCHMARKS.
 
     Raises
     ------

@@ -1,15 +1,13 @@
-"""The canonical form of a kind: conversion of its checked predictions and rows to arrays, and back.
+"""Conversion of a kind's checked predictions and scored rows to arrays, and back.
 
-Conventions
------------
-Canonical arrays are the only form in which predictions reach a process with references. What a manifest lists (images,
-findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN means a number
-that was not given. Predictions are written as the linter returns them, and reading them back returns equal predictions.
+Predictions reach a process that has references only as these canonical arrays. Images, findings, studies and labels are
+stored as indices into the manifest. Numbers are float64 and keep every bit; NaN means that a number was not given.
+Predictions are written as the linter returns them, and reading them back returns equal predictions.
 
-A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks only
-indices and lengths, because the leaderboard writes these files itself.
+Code that reads predictions trusts nothing: it checks every length, range and sum before use. Code that reads rows
+checks only indices and lengths, because the leaderboard writes these files itself.
 
-*Marks* are compared to find files whose answers are the same, or nearly so. They do not depend on references.
+*Marks* of files are compared to find files with equal or nearly equal answers. Marks do not depend on references.
 """
 
 from __future__ import annotations
@@ -39,13 +37,14 @@ RowsT = TypeVar("RowsT")
 
 
 class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
-    """Predictions, ratings, rows and manifest of a kind, as arrays or JSON values and back.
+    """Converter of a kind's predictions, ratings, rows and manifest to arrays or JSON values, and back.
 
     Every method that reads arrays raises ValueError for malformed content.
 
     Attributes
     ----------
-    predictions, ratings, rows : names and types of the arrays; predictions also have ``line``, each prediction's line
+    predictions, ratings, rows : names and types of the arrays; predictions also have ``line``, the line of each
+        prediction in its file
     """
 
     predictions: ClassVar[Fields]
@@ -65,7 +64,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
         """Rebuild the predictions."""
 
     def arrays_of_ratings(self, ratings: Sequence[Rating], predictions: Sequence[PredictionT]) -> Arrays:
-        """Return readers' ratings of the predictions as arrays; raises ValueError if one rates another prediction."""
+        """Return readers' ratings of the predictions as arrays; raise ValueError for a rating of another prediction."""
         return {}
 
     def ratings_from(self, arrays: Arrays, predictions: Sequence[PredictionT]) -> tuple[Rating, ...]:
@@ -82,7 +81,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
 
 def require(holds: bool, rule: str) -> None:
-    """Raise ValueError naming `rule` unless `holds`."""
+    """Raise ValueError with `rule` as its message unless `holds` is true."""
     if not holds:
         raise ValueError(f"canonical predictions: {rule}")
 
@@ -104,12 +103,12 @@ Item = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The answers of a file, in the form in which equal and nearly equal files are found.
+    """Answers of a file, in the form that is compared to find equal and nearly equal files.
 
     Attributes
     ----------
-    answers : everything that is scored, to the last bit and in a fixed order
-    items : the answers rounded: (id, finding, answer)
+    answers : everything that is scored, exactly and in a fixed order
+    items : rounded answers: (id, finding, answer)
     """
 
     answers: list[Item]

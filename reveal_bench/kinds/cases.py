@@ -1,15 +1,15 @@
-"""A case as people see it: its images, the references, and a system's answers with their outcomes.
+"""Cases for display, with their images, references and a system's answers, and drawings for annotation tools.
 
 Conventions
 -----------
 A case is a row of a dataset folder's main config. The questions about it are its *groups*: findings, labels, or the
-category of a task. Marks are in pixels (x, y) of the full-size image number `film` of the case. Outcomes come from
-scored rows; nothing is scored for the display.
+category of a task. Marks are in pixels (x, y) of the case's full-size image with the index `film`. Outcomes come from
+scored rows; displaying a case scores nothing.
 
-*Drawings* are the marks and labels of readers and models, independent of any file format; exchange
-formats carry them. Their coordinates are pixels of the full-size image, x to the right and y down; a box is [x, y,
-width, height]. `reader` names who made a drawing: :data:`PREDICTION`, or a kind of reader such as "ground_truth", with
-the reader's own id after a colon if a kind has several readers ("individual:R2").
+*Drawings* are the marks and labels of readers and models in a form that does not depend on any exchange format. Their
+coordinates are pixels of the full-size image, x to the right and y down; a box is [x, y, width, height]. `reader` names
+who made a drawing: :data:`PREDICTION`, or a kind of reader such as "ground_truth", followed by a colon and the reader's
+own id if there are several readers of that kind ("individual:R2").
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reveal_bench.kinds.images import StudyImage
 from reveal_bench.masks import Box, Rle
 
 REFERENCE = "Reference"
-"""The reader whose marks answers are scored against."""
+"""Reader whose marks are the reference for scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Case:
     ----------
     key : key of the row
     groups : the groups that are asked and have a reference
-    marks : reader -> what that reader drew; :data:`REFERENCE` first
+    marks : reader -> marks that this reader drew; :data:`REFERENCE` first
     facts : (name, text) of each further fact about the case
     """
 
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The groups, then findings that were drawn but are not asked."""
+        """The groups, followed by findings that were drawn but are not asked."""
         drawn = (mark.group for marks in self.marks.values() for mark in marks)
         return tuple(dict.fromkeys((*self.groups, *drawn)))
 
@@ -83,9 +83,9 @@ class CaseAnswer:
 
     Attributes
     ----------
-    is_hit : True if the answer is right, None if that is not judged
+    is_hit : True if the answer is right, None if answers are not judged
     words : the outcome, or the answer itself, in words
-    drawn : its marks, or a function that makes them for display, since masks need their deepest pixels
+    drawn : marks of the answer, or a function that computes them, because masks need their deepest pixels
     """
 
     group: str
@@ -109,8 +109,8 @@ def films_of_study(images: Sequence[StudyImage], prior_images: Sequence[StudyIma
 
 
 PREDICTION = "prediction"
-_LONGEST_STEM = 150  # with a reader's name and an ending it stays below 255, which is what file systems take
-_LONGEST_NAME = 4096  # of paths, and of names in messages
+_LONGEST_STEM = 150  # with a reader's name and a suffix, names stay below 255 characters, the limit of file systems
+_LONGEST_NAME = 4096  # largest number of characters in a path, and in a name in messages
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 Point = tuple[float, float]
 Polygons = tuple[tuple[Point, ...], ...]
@@ -118,7 +118,7 @@ Polygons = tuple[tuple[Point, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedImage:
-    """An image that is annotated; `patient_id` is empty if unknown."""
+    """Image that is annotated; `patient_id` is empty if unknown."""
 
     image_id: str
     study_id: str
@@ -168,7 +168,7 @@ class Annotations:
 
     Attributes
     ----------
-    benchmark, version, split : the dataset and split that they belong to
+    benchmark, version, split : dataset and split of the annotations
     films : image_id -> image, in the order of the dataset
     names : findings or labels of the benchmark, in table order
     by_instance : True if each box of a drawing is an instance that is judged separately
@@ -198,7 +198,7 @@ class Annotations:
 
     @cached_property
     def stems(self) -> dict[str, str]:
-        """Return image_id -> file name without ending, for ids of any characters.
+        """Return image_id -> file name without suffix; ids may have any characters.
 
         A hash is added to names that file systems refuse (too long, Windows devices, differing only in case).
         """
@@ -217,7 +217,7 @@ class Annotations:
         return {stem: self.films[image_id] for image_id, stem in self.stems.items()}
 
     def film_of(self, file_name: str) -> AnnotatedImage:
-        """Return the image that a file name means, with or without folders, ending and replaced characters.
+        """Return the image that a file name refers to; the name may have folders, a suffix and replaced characters.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class Annotations:
         raise ArgumentError("file", f"must refer to images of split {self.split!r}{hint}", repr(file_name))
 
     def finding_of(self, name: object) -> str:
-        """Return the benchmark's finding for the name that an exchange format uses.
+        """Return the benchmark's finding for a name in an exchange format.
 
         Raises
         ------

@@ -2,12 +2,12 @@
 
 Conventions
 -----------
-A group has a name and some findings of the vocabulary; a finding may be in several groups or in none. The folder's own
-groups are the field `finding_groups` of ``manifest/benchmark.json``.
+A group has a name and some of the benchmark's findings; a finding may be in several groups or in none. The folder's own
+groups are in the field `finding_groups` of ``manifest/benchmark.json``.
 
-Groups by prevalence are "head" (10% or more of the rows have the finding), "medium" (1% or more) and "tail" (less),
-the limits that analyses of the CXR-LT challenges use. The prevalence is in all splits whose references are public,
-so it depends neither on the split that is scored nor on the predictions, and reveals nothing of a private holdout.
+Groups by prevalence are "head" (10% or more of the rows have the finding), "medium" (1% or more) and "tail" (less), the
+limits that analyses of the CXR-LT challenges use. Prevalence is computed from all splits with public references, so it
+depends neither on the split that is scored nor on the predictions, and reveals nothing of a private holdout.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import check_finding_groups
 
 PREVALENCE = "prevalence"
-"""Value that asks for head, medium and tail."""
+"""Value that requests the groups head, medium and tail."""
 LIMITS = {"head": 0.1, "medium": 0.01, "tail": 0.0}
-"""Least prevalence of each group by prevalence, the most common first."""
+"""Smallest prevalence of each group by prevalence, the most common group first."""
 _RULE = "must be 'prevalence', a JSON file, a mapping of names to findings, or NAME=FINDING,FINDING"
 
 
 def parse_finding_groups(given: Any, findings: Sequence[str]) -> dict[str, tuple[str, ...]] | str:
-    """Return groups from what a user gave: a mapping, a JSON file, or texts such as "head=Edema,Mass".
+    """Return the groups that a user gave as a mapping, a JSON file, or texts such as "head=Edema,Mass".
 
     Returns
     -------
-    the groups, or :data:`PREVALENCE` if they are asked for by prevalence
+    the groups, or :data:`PREVALENCE` if groups by prevalence were requested
 
     Raises
     ------
     ArgumentError, ValueError
-        If `given` has another form, a file is unreadable, or as :func:`check_finding_groups`.
+        If `given` has another format, a file is unreadable, or for the reasons of :func:`check_finding_groups`.
     """
     texts = [given] if isinstance(given, str | Path) else given
     if isinstance(texts, Mapping):
@@ -71,11 +71,11 @@ def _read_file(path: Path) -> Mapping[str, Any]:
 
 
 def groups_by_prevalence(positives: Mapping[str, int], n_rows: int) -> dict[str, tuple[str, ...]]:
-    """Return the head, medium and tail of findings, without empty groups.
+    """Return the groups head, medium and tail with their findings, without empty groups.
 
     Parameters
     ----------
-    positives : finding -> number of rows that have it, in the order of tables
+    positives : finding -> number of rows that have it, in table order
     n_rows : number of all rows
 
     Examples

@@ -1,4 +1,4 @@
-"""Readers of a dataset folder: ``manifest/benchmark.json`` with protocol and splits, and rows of its tables."""
+"""Functions that read a dataset folder: ``manifest/benchmark.json`` with its protocol and splits, and table rows."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ AnyFolder: TypeAlias = "os.PathLike[str]"
 class FolderInfo:
     """The content of ``manifest/benchmark.json``; `synthetic` is True if a program made the whole dataset.
 
-    The file holds other names of the `findings`, if there are any, as `terms`, and the `format` as `schema`. It has
-    `finding_groups`, groups of findings with their own macros, only if there are some.
+    In the file, other names of the `findings` are in the optional field `terms`, and `format` is called `schema`. The
+    field `finding_groups`, with groups of findings that have their own macros, is optional, too.
     """
 
     benchmark: str
@@ -61,7 +61,7 @@ _REQUIRED = [name for name in FolderInfo.__dataclass_fields__ if name not in ("f
 
 @dataclass(frozen=True)
 class OpenFolder(os.PathLike[str]):
-    """A dataset folder with its info, which is read only once; accepted wherever the path of a dataset folder is."""
+    """Dataset folder with its info, which is read only once; accepted wherever the path of a dataset folder is."""
 
     path: Path
     info: FolderInfo
@@ -73,7 +73,7 @@ class OpenFolder(os.PathLike[str]):
 
 
 def open_folder(folder: AnyFolder) -> OpenFolder:
-    """Return `folder` with its info, reading it if necessary; raises what :func:`read_folder_info` raises."""
+    """Return `folder` with its info, reading it if necessary; raises the errors of :func:`read_folder_info`."""
     return folder if isinstance(folder, OpenFolder) else OpenFolder(Path(folder), read_folder_info(folder))
 
 
@@ -178,7 +178,7 @@ def read_batches(
     ----------
     columns : columns to read; all by default
     leave_out : columns, or their fields such as ``annotations.polygons``, that are not read
-    at_once : number of rows held in memory
+    at_once : number of rows in memory
 
     Raises
     ------
@@ -202,7 +202,7 @@ def read_batches(
                 raise
             remedy = "install pyarrow 26 or newer, or build the folder again"
             raise ValueError(f"{path}: pyarrow {pa.__version__} cannot read tables of format 1: {remedy}") from error
-    pa.default_memory_pool().release_unused()  # Arrow keeps tens of MiB of what it decoded into
+    pa.default_memory_pool().release_unused()  # otherwise, Arrow keeps tens of MiB of buffers used for decoding
 
 
 def _is_part(leaf: str, field: str) -> bool:

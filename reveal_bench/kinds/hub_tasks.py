@@ -23,7 +23,7 @@ def hub_metrics(benchmark: Benchmark, *, released_only: bool = False) -> tuple[s
 
     Parameters
     ----------
-    released_only : True for only the metrics that a leaderboard shows of its holdout
+    released_only : True for only the metrics that a leaderboard shows for its holdout
     """
     released = KINDS[benchmark.kind].release.metrics
     return tuple(

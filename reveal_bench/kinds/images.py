@@ -23,8 +23,8 @@ class PictureFile:
     name : file name to publish, without folders
     source_path : path relative to the download, for messages
     kind : {"picture", "dicom", "png16"}
-        JPEG or PNG, whose bytes are published unchanged unless it has 16-bit grey values; DICOM; PNG that must have 16
-        bits, which are converted to 8.
+        "picture" is a JPEG or PNG, whose bytes are published unchanged unless it has 16-bit grey values; "png16" is a
+        PNG that must have 16 bits, which are converted to 8.
     member : name inside the zip archive `path`, or None
     """
 

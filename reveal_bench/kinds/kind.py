@@ -53,10 +53,10 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     config, key : main config of a dataset folder, and the column with the ids of its rows
     counted : the manifest's field with the number of rows
     unit : name of a row, which may be resampled instead of patients
-    data, table : records, and the rows that a dataset folder keeps of them
+    data, table : records, and their rows in a dataset folder
     questions, predictions, scoring : the questions, their answers, and the scores of answers
-    release, display : what a board may show, and what people see of cases and on cards
-    readers : single readers as references; None if datasets of this kind keep no single readers' annotations
+    release, display : scores that a board may show, and the display of cases and dataset cards
+    readers : single readers' annotations as references; None if datasets of this kind have none
     exchange : exchange with annotation tools; None if answers are neither drawings nor labels
     """
 
@@ -107,7 +107,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
         )
 
     def protocol(self, options: ScoringOptions) -> dict[str, Any]:
-        """Return the `protocol` of a scored document, which has the options that scores of this kind depend on."""
+        """Return the `protocol` of a scored document: the options on which scores of this kind depend."""
         protocol = {
             **self.scoring.protocol(options),
             **asdict(options.resampling),
@@ -128,4 +128,4 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
 AnyKind: TypeAlias = Kind[Any, Any, Any, Any, Any]
 """A kind whose type parameters are unknown, such as the members of KINDS."""
 Readings = Mapping[str, Mapping[str, object]]
-"""Reader -> key of a record -> that reader's annotation, whose type only the kind knows."""
+"""Reader -> key of a record -> annotation by that reader, whose type only the kind knows."""

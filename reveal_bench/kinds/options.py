@@ -1,4 +1,4 @@
-"""Options of scoring, which commands and functions pass to the kind of benchmark."""
+"""Scoring options that commands and functions pass to the kind of benchmark."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Thresholds = float | Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The cases that thresholds were tuned on, as in the field `tuning` of a ``submission.json``.
+    """Cases on which thresholds were tuned, as in the field `tuning` of a ``submission.json``.
 
     Attributes
     ----------
-    benchmark, version, split : of the references
+    benchmark, version, split : dataset and split of the references
     n : number of cases
     criterion : rule that chose the thresholds, in words
     file : name of the prediction file
-    file_sha256 : its checksum; None for predictions that are not in a file
+    file_sha256 : SHA-256 of that file; None for predictions that are not in a file
     """
 
     benchmark: str
@@ -34,7 +34,7 @@ class Tuning:
     file_sha256: str | None = None
 
     def note(self, benchmark: str, split: str) -> str:
-        """Return a sentence for scores on a split: where the thresholds were tuned, and if that biases the scores."""
+        """Return a sentence for scores of a split: where the thresholds were tuned, and if this biases the scores."""
         place = (
             f"{self.benchmark} {self.version}, split {self.split} ({self.n:,} studies, {self.criterion}, {self.file})"
         )
@@ -44,7 +44,7 @@ class Tuning:
 
 
 class TunedThresholds(Mapping[str, float]):
-    """Finding -> threshold, with `tuning`: the cases that the thresholds were tuned on."""
+    """Finding -> threshold, with `tuning`, the cases on which the thresholds were tuned."""
 
     def __init__(self, thresholds: Mapping[str, float], tuning: Tuning) -> None:
         self._thresholds = dict(thresholds)
@@ -65,26 +65,26 @@ class TunedThresholds(Mapping[str, float]):
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """Everything that scores depend on, except predictions and references.
+    """All options on which scores depend, besides predictions and references.
 
-    A command or a function fills in what the user set; :meth:`Kind.resolve <reveal_bench.kinds.kind.Kind>` checks these
-    options and adds the defaults of the kind of benchmark and of the dataset folder.
+    A command or a function sets the options that the user gave; :meth:`Kind.resolve <reveal_bench.kinds.kind.Kind>`
+    checks these options and adds the defaults of the kind of benchmark and of the dataset folder.
 
     Attributes
     ----------
     n_resamples, seed : number of replicates, and seed of the bootstrap
-    unit : unit that is resampled: "patient", or the kind's own: "image", "study" or "task"
-    interval : one of :attr:`Scoring.intervals <reveal_bench.kinds.parts.Scoring.intervals>`, the first unless given
-    grid : cells per side (localization); the folder's own unless given
+    unit : unit that is resampled: "patient", or depending on the kind "image", "study" or "task"
+    interval : one of :attr:`Scoring.intervals <reveal_bench.kinds.parts.Scoring.intervals>`, by default the first
+    grid : number of grid cells per side (localization); by default the folder's grid
     thresholds : lowest probability at which a label or a detection counts: one number, or one per finding
     allow_missing : True if questions may be left unanswered
-    missing : what a missing answer counts as, of :attr:`Scoring.missing_as
-        <reveal_bench.kinds.parts.Scoring.missing_as>`, the first unless given; if given, answers may be missing
-    criterion : by which a detection is a hit, of :attr:`Scoring.criteria <reveal_bench.kinds.parts.Scoring.criteria>`,
-        the first unless given
-    strata : True to score the parts of the split that the kind names; the kind's choice unless given
-    finding_groups : groups of findings with their own macros, in a form that
-        :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups` reads; the folder's own unless given. Resolved
+    missing : what a missing answer counts as, one of :attr:`Scoring.missing_as
+        <reveal_bench.kinds.parts.Scoring.missing_as>`, by default the first; if set, answers may be missing
+    criterion : rule by which a detection is a hit, one of :attr:`Scoring.criteria
+        <reveal_bench.kinds.parts.Scoring.criteria>`, by default the first
+    strata : True to score the kind's strata of the split; by default the kind decides
+    finding_groups : groups of findings with their own macros, in a format that
+        :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups` reads; by default the folder's groups. Resolved
         options have a mapping of names to findings
     asks : which findings the folder asks, "present" or "all"; :meth:`Kind.resolve` always sets the folder's own
     """
@@ -114,7 +114,7 @@ class ScoringOptions:
 
     @property
     def tuning(self) -> Tuning | None:
-        """The cases that the thresholds were tuned on; None if they were not, or that is unknown."""
+        """Cases on which the thresholds were tuned; None if they were not tuned, or if this is unknown."""
         return self.thresholds.tuning if isinstance(self.thresholds, TunedThresholds) else None
 
     @property
@@ -125,5 +125,5 @@ class ScoringOptions:
 
     @classmethod
     def of_protocol(cls, protocol: Mapping[str, Any]) -> Self:
-        """Return the options of the `protocol` of a scored document, as `Kind.protocol` makes it."""
+        """Return the options in the `protocol` of a scored document, as `Kind.protocol` writes it."""
         return cls(**{name: value for name, value in protocol.items() if name in cls.__dataclass_fields__})

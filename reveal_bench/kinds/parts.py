@@ -1,12 +1,12 @@
-"""The parts of a kind of benchmark: everything that differs between kinds, as typed protocols.
+"""Parts of a kind of benchmark, as typed protocols; they contain everything that differs between kinds.
 
 A kind implements a part by a class that names the protocol as its base, with its own types for the parameters::
 
     class StudyData(Data[StudyRecord]): ...
 
 Heavy modules (pyarrow, datasets, the scorers) are imported inside methods, so that importing a kind is light and a type
-checker follows every call. Each method that overrides one of these carries :func:`override`: ``mypy`` then reports
-misspelt names, missing attributes and parameters, and other return types.
+checker follows every call. Each method that overrides one of these is decorated with :func:`override`: ``mypy`` then
+reports misspelt names, missing attributes and parameters, and other return types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from reveal_bench.predictions.report import LintReport
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
-    from typing_extensions import override as override  # at run time it would cost a tenth of the start-up
+
+    # Importing it at run time would take a tenth of the start-up time
+    from typing_extensions import override as override
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.kinds.arrays import Codec, Marks
@@ -45,7 +47,7 @@ else:
 
 
 class Manifest(Protocol):
-    """The questions of a split, a dataclass; linters use nothing else. `kind` is a key of KINDS."""
+    """Questions of a split, as a dataclass; linters use nothing else. `kind` is a key of KINDS."""
 
     kind: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -90,7 +92,7 @@ class Data(Protocol[RecordT]):
     def read_references(self, folder: AnyFolder, split: str) -> Iterable[RecordT]:
         """Return the records of `split` with the columns that scoring and :meth:`Display.case` need.
 
-        A kind may read a few at a time.
+        A kind may read a few records at a time.
         """
 
     @abstractmethod
@@ -115,12 +117,9 @@ class Data(Protocol[RecordT]):
         """Return a record with only the facts in a manifest entry."""
 
     def fused(self, records: Iterable[RecordT], how: str, iou: float) -> tuple[Iterator[RecordT], str]:
-        """Return (records, sentence): records with references made of readers' boxes, and a sentence for the card.
+        """Return (records, sentence): records with references fused from readers' boxes, and a sentence for the card.
 
-        Raises
-        ------
-        ValueError
-            If this kind has no such method.
+        If this kind does not fuse boxes.
         """
         raise ArgumentError("fuse", "must be left out: readers' boxes are fused only for detection", repr(how))
 
@@ -166,7 +165,7 @@ class Table(Protocol[RecordT_contra]):
         """Return `row` as an input without references."""
 
     def without_pixels(self, row: Row) -> Row:
-        """Return `row` as the private folder of a holdout keeps it."""
+        """Return `row` as stored in the private folder of a holdout."""
         empty: Row = {name: None if row[name] is None or isinstance(row[name], dict) else [None] * len(row[name])
                       for name in self.image_columns}  # fmt: skip
         for name in ("image_facts", "prior_image_facts"):
@@ -190,7 +189,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
     Attributes
     ----------
-    forms : forms that a model's answer may have, the default first
+    forms : formats that a model's answer may have, the default first
     has_prompts : True if a model needs more of a row than its manifest entry and images
     uses_grid : True if answers may be cells of a grid
     has_several_places : True if an answer may give several places of a finding on an image
@@ -237,7 +236,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
     @abstractmethod
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        """Yield the questions of a split in the order of the manifest, for answers of a form of :attr:`forms`."""
+        """Yield the questions of a split in the order of the manifest, for answers in one of :attr:`forms`."""
 
 
 class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
@@ -245,9 +244,9 @@ class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
 
     Attributes
     ----------
-    names_places : True if answers are places on images, so that baselines need not look at the images
+    names_places : True if answers are locations on images, so that baselines need not see the images
     reads_parquet : True if a prediction file may be Parquet
-    confidence_field : field of a prediction with the confidence of a system; None if answers have none
+    confidence_field : field of a prediction with the system's confidence; None if answers have no confidence
     """
 
     names_places: ClassVar[bool] = False
@@ -277,11 +276,11 @@ class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
     def answers_at(
         self, places: Sequence[PredictionT], manifest: ManifestT, *, shares: Mapping[str, float] | None, seed: int
     ) -> list[PredictionT]:
-        """Return places that a baseline names as predictions of this kind.
+        """Return the locations from a baseline as predictions of this kind.
 
         Parameters
         ----------
-        places : points, cells, boxes or masks, at most one per image and finding
+        places : locations as points, cells, boxes or masks, at most one per image and finding
         shares : finding -> proportion of images that have it, if the baseline knows it
         seed : seed of random numbers
         """
@@ -309,7 +308,7 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
     has_strata : True if strata are reported by default
     missing_as : what a missing answer may count as, the default first
     criteria : criteria for a hit, the default first; empty without a choice
-    scored_by : "program", or "readers" whose ratings make the scores
+    scored_by : "program", or "readers" if their ratings are the scores
     """
 
     intervals: ClassVar[tuple[Interval, ...]] = ("jackknife", "percentile", "bca")
@@ -320,12 +319,12 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
 
     @property
     def can_be_probed(self) -> bool:
-        """True if a score reveals held-out labels; readers make their judgements after the submission."""
+        """True if a score reveals held-out labels; readers' ratings do not, as they are made after the submission."""
         return self.scored_by == "program"
 
     @abstractmethod
     def protocol(self, options: ScoringOptions) -> Mapping[str, object]:
-        """Return the options that only scores of this kind depend on, in the form of the scored document."""
+        """Return the options on which only scores of this kind depend, as in the scored document."""
 
     @abstractmethod
     def score(
@@ -350,7 +349,7 @@ class Readers(Protocol[RecordT, PredictionT, ReadingT]):
     def readings(
         self, folder: AnyFolder, split: str, records: Sequence[RecordT]
     ) -> Mapping[str, Mapping[str, ReadingT]]:
-        """Return reader -> record key -> that reader's annotation; empty if the folder has none."""
+        """Return reader -> record key -> annotation by that reader; empty if the folder has none."""
 
     @abstractmethod
     def agreed(self, record: RecordT, readings: Sequence[ReadingT], at_least: int) -> ReadingT:
@@ -386,8 +385,9 @@ class AnnotationExchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]
 def cases_of_average(n_cases: Sequence[int]) -> float:
     """Return the number of cases of equal weight that reveal as much through one average as findings of these sizes.
 
-    The average over K findings of n_i cases counts a hit as 1 / (K n_i). Five answers about cases whose two places are
-    equally likely then raise it by about ``0.87 / sqrt(n)`` with ``n = K**2 / sum(1 / n_i)``, which this returns.
+    The average over K findings of n_i cases counts a hit as 1 / (K n_i). If each of the two possible locations in a
+    case is equally likely, five answers then raise the average by about ``0.87 / sqrt(n)`` with ``n = K**2 / sum(1 /
+    n_i)``, the value returned.
 
     Examples
     --------
@@ -402,13 +402,13 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
 
     Attributes
     ----------
-    primary : metric whose macro ranks
-    fallback_metrics : metrics whose macro ranks if `primary` has no macro
+    primary : metric whose macro determines ranks
+    fallback_metrics : metrics whose macro determines ranks if `primary` has no macro
     metrics : metrics that a board may show, in the order of its columns
-    positional_metrics : members of `metrics` that score places, which a sender can move one by one to learn more
+    positional_metrics : members of `metrics` that score locations, which a sender can move one by one to learn more
     requires_negatives : True if a shown finding must also be absent from as many items as the cases that it needs
-    most_answers : most scored submissions of a team on a version; with more, five colluding teams learn too much, see
-        "What colluding teams can learn" in the operator's guide
+    most_answers : largest number of scored submissions of a team on a version; with more, five colluding teams learn
+        too much, see "What colluding teams can learn" in the operator's guide
     """
 
     primary: ClassVar[str]
@@ -424,11 +424,13 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
 
     @abstractmethod
     def largest_cell(self, manifest: ManifestT_contra) -> tuple[int, str]:
-        """Return (n, name): the largest number of items in a score, by the manifest alone, and what the items are."""
+        """Return (n, name): the largest number of items in a score, according to the manifest alone, and the name of
+        these items.
+        """
 
     def cases_of_average(self, manifest: ManifestT_contra, min_cell: int) -> float | None:
         """Return the number of cases that would reveal as much if they had equal weights in the average; None if scores
-        do not count places that a sender can move.
+        do not count locations that a sender can move.
         """
         return None
 
@@ -440,18 +442,18 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     def marks(
         self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra, thresholds: Thresholds
     ) -> Marks:
-        """Return the marks that show whether two prediction files are the same or nearly the same."""
+        """Return the marks that show if two prediction files are the same or nearly the same."""
 
     @abstractmethod
     def signs(self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra) -> list[str]:
-        """Return sentences for moderators on signs that a file was made to probe the scorer and not by a model.
+        """Return sentences for moderators on signs that a file was made to probe the scorer, not by a model.
 
         Signs only deter: they guarantee no limit, and never refuse a submission.
         """
 
 
 class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
-    """The display for people: the words of dataset cards and run reports, and cases with answers.
+    """Display of a kind: the words of dataset cards and run reports, and cases with answers.
 
     Attributes
     ----------
@@ -461,7 +463,7 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
     picture_words : subject and verb of sentences about the images, such as "pictures are"
     outcomes : names of a right and a wrong answer; None if readers judge
     run_report : the kind's report of runs, a key of :data:`reveal_bench.reports.run_page.REPORTS`
-    scored_in_words, compared_in_words : that report's sentences on how answers count, and on intervals and p; `{n}` is
+    scored_in_words, compared_in_words : sentences of that report on how answers count, and on intervals and p; `{n}` is
         the number of resamples
     """
 
@@ -475,8 +477,8 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
         "A case without a prediction counts as negative for every finding. Probabilities become decisions at 0.5."
     )
     compared_in_words: ClassVar[str] = (
-        "; intervals of AUROC and average precision are percentiles over {n} resamples. Differences are paired by "
-        "patient; their intervals and p come from swapping the runs' answers to patients."
+        ". Differences are paired by patient; their intervals and p come from swapping the runs' answers patient by "
+        "patient, and for AUROC and average precision from closed forms."
     )
 
     @property

@@ -1,4 +1,4 @@
-"""The pictures that a dataset folder holds, as bytes of their files."""
+"""Pictures of a dataset folder, read as the bytes of their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from reveal_bench.kinds.kind import AnyKind
 
 
 class StoredPictures:
-    """Pictures of rows, read a row group at a time; the last group stays in memory, since requests are for neighbours.
+    """Pictures of rows, read a row group at a time; the last group stays in memory, because requests are often for
+    neighbours.
 
     Parameters
     ----------

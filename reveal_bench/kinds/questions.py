@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewedImage:
-    """An image of a question: its view and its (height, width) in pixels; `is_prior` is True for an earlier study."""
+    """An image of a question: its view and its (height, width) in pixels; `is_prior` is True for an image of an earlier
+    study.
+    """
 
     image_id: str
     view: str
@@ -61,7 +63,7 @@ class Question:
 
     @property
     def unit(self) -> str:
-        """The id that a prediction has: of the image for a localization, else of the study or task."""
+        """Id in a prediction: that of the image for localization, otherwise that of the study or task."""
         return self.id if self.finding is None else self.image.image_id
 
     def document(self) -> dict[str, Any]:
@@ -83,7 +85,7 @@ class Answer(Protocol):
     Attributes
     ----------
     unit, finding : unit and finding of the question
-    cell, point, box, detections, mask, score : places, and the confidence if the model gives one
+    cell, point, box, detections, mask, score : locations, and the confidence if the model gives one
     labels, probabilities : answers on the labels of a study
     answer, boxes : text and boxes of an open task
     """

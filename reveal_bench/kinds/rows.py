@@ -68,7 +68,7 @@ LENGTHS = {
     "size": (1, 2),
     "spacing_mm": (1, 2),
 }
-"""Column, or field of a column -> depth of its lists, and the length of the innermost. The schema cannot fix this
+"""Column, or field of a column -> depth of its lists, and the length of the innermost lists. The schema cannot fix this
 length, because only pyarrow 26 and newer can read a null list of fixed length."""
 MAY_BE_NULL = ("bbox_xywh", "spacing_mm")
 """Lists that are null if unknown."""

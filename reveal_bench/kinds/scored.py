@@ -1,14 +1,14 @@
-"""Scored rows, and what kinds derive from them besides estimates: disclosed scores, confidences, curves.
+"""Scored rows, and the disclosed scores, confidences and curves that kinds compute from them.
 
 Each kind decides which scores a board may show, and the board decides how finely. A *cell* is the set of items that a
 score counts: the cases of a finding, the scored answers of a criterion. Scores whose cell has fewer than `min_cell`
 items are hidden. Only the references decide which scores are hidden, never the submission.
 
 The width of an exact interval depends on which cases a submission had right, so it reveals more of the labels than the
-value does. If a score counts right answers, a kind therefore gives a *spread* instead: the standard error that the
+value does. If a score counts right answers, a kind therefore provides a *spread* instead: the standard error that the
 score would have for each possible true value. It is computed from facts that the sender knows (the numbers called) and
-facts that never change (the numbers of cases and patients). An interval made of it and the rounded value reveals
-nothing more.
+facts that never change (the numbers of cases and patients). An interval computed from the spread and the rounded value
+reveals nothing more.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Rows(ABC):
     @property
     @abstractmethod
     def groups(self) -> tuple[str, ...]:
-        """The findings, labels or criteria that have scores, in table order."""
+        """Findings, labels or criteria that have scores, in table order."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on the scores for people; empty unless a kind has some."""
+        """Sentences that explain the scores; empty by default."""
         return ()
 
     @property
@@ -75,7 +75,7 @@ class Rows(ABC):
         """Return the metrics that apply, in the order of METRICS; each has a score per group."""
 
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """Return the groups that the macro averages if `groups` are reported: all, unless a kind says otherwise."""
+        """Return the groups that the macro averages if `groups` are reported; by default all."""
         return tuple(groups)
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Rows(ABC):
 
     @abstractmethod
     def strata(self) -> dict[str, BoolArray]:
-        """Return stratum -> bool array over the cases, for parts that are reported separately, without empty ones."""
+        """Return stratum -> bool array over the cases, for the non-empty parts that are reported separately."""
 
     def stratum(self, name: str) -> BoolArray:
         """Return one of the :meth:`strata`; raises ArgumentError if the name is unknown."""
@@ -122,7 +122,9 @@ class Rows(ABC):
     def resample(
         cls, systems: Sequence[Self], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> Sequence[Mapping[str, Resampled]]:
-        """Return per system: metric -> scores of the groups, on the data and on replicates that all systems share."""
+        """Return, for each system, metric -> scores of the groups, in the data and in replicates that all systems
+        share.
+        """
 
     @classmethod
     @abstractmethod
@@ -137,14 +139,14 @@ class Rows(ABC):
 
     @abstractmethod
     def of_patients(self, patients: Collection[str]) -> Self:
-        """Return the rows as if the split held only `patients`."""
+        """Return the rows as if the split contained only `patients`."""
 
     @abstractmethod
     def without(self, questions: Collection[tuple[str, str]]) -> Self:
         """Return the rows as if `questions`, named as in a lint report, had not been asked."""
 
     def comparable(self) -> Self:
-        """Return the rows for comparison with other systems, without values that a system added to the cases asked."""
+        """Return the rows for comparison with other systems, without values that its answers added."""
         return self
 
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
@@ -167,8 +169,8 @@ class Disclosure:
     ----------
     estimates : estimates that may be shown; `n` is the size of the cell, or for a macro its number of groups
     shown, hidden : groups, in table order
-    note : the hidden groups and the reason, for people
-    spreads : (metric, group) -> the spread that gives its interval; other intervals are in the estimates
+    note : sentence on the hidden groups and the reason
+    spreads : (metric, group) -> the spread from which its interval is computed; other intervals are in the estimates
     """
 
     estimates: Sequence[Estimate]
@@ -224,8 +226,8 @@ class Confidences:
     Attributes
     ----------
     event : event that a probability predicts, such as "findings present"
-    whole_split : True if the cases are the whole split, with and without the event, so that they show the value of
-        decisions by the probabilities; False if only cases with the finding are included
+    whole_split : True if the cases are the whole split, with and without the event, so that the value of decisions by
+        the probabilities can be computed; False if only cases with the finding are included
     groups : groups of the benchmark, in table order
     case_groups, case_patients : sequences of str (n_cases,)
     all_patients : every patient of the split, with or without cases

@@ -1,7 +1,8 @@
-"""Counts over the rows of one split, made while rows are written or read, for the manifest, the card and the report.
+"""Counts over the rows of one split, made when rows are written or read, for the manifest, the card and the report.
 
-Each kind adds the counts that only its rows have, and their words for the card:
-:meth:`reveal_bench.kinds.parts.Table.tally`. Coded values stay codes. An image that several tasks show is counted once.
+Each kind adds counts that only its rows have, and their words for the card:
+:meth:`reveal_bench.kinds.parts.Table.tally`. Coded values are counted by their codes. An image that is shown by several
+tasks is counted once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from reveal_bench.printed_tables import PrintedTable
 ACQUISITION = ("manufacturer", "model", "detector_type", "kvp")
 """Facts of an image that are counted, if its kind of benchmark has them."""
 LONG_VOCABULARY = 20
-"""Most findings for which the card has a row for every finding, including those that never occur."""
+"""Largest number of findings for which the card has a row for every finding, including those that never occur."""
 
 
 @dataclass
@@ -85,7 +86,8 @@ class Tally:
     @property
     def size(self) -> dict[str, int]:
         """The split's entry in the manifest."""
-        rows = {f"n_{self.items}": self.n_rows}  # twice: it comes first, and where rows are images it is their number
+        # The row count is first and, if rows are images, replaces the number of images
+        rows = {f"n_{self.items}": self.n_rows}
         images, patients = len(self.images), len(self.patients)
         return {**rows, "n_images": images, "n_patients": patients, "n_asked": self.n_asked, **rows}
 
@@ -94,7 +96,7 @@ class Tally:
         return ""
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Return a clause on the facts that are unknown."""
+        """Return a clause on facts that are unknown."""
         return f"nothing is missing in {self.n_rows:,} {self.items}"
 
     def agreement_cells(self) -> list[object]:

@@ -1,4 +1,6 @@
-"""Detection: where findings are on an image, with confidences; false alarms count. A row is an image."""
+"""Detection kind of benchmark: findings are located on images with confidences, and false alarms count. A row is an
+image.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class DetectionData(ImageData):
 
     @override
     def read_records(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """Return the images of `split` with their references; only the contours may separate instances."""
+        """Return the images of `split` with their references and contours, because instances may be separated only by
+        contours.
+        """
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, config="detection")
@@ -139,7 +143,7 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
 
     @override
     def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
-        """Return a detection for each of several boxes, or else one for the box or mask of the answer.
+        """Return one detection for each of several boxes, otherwise one for the box or mask of the answer.
 
         A box or mask without a score gets the score 1.
         """
@@ -198,7 +202,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
 
 
 class DetectionReaders(ImageReaders):
-    """Readers' own drawings as references and predictions of detection."""
+    """Readers' drawings, used as references or as predictions of detection."""
 
     @override
     def readings(
@@ -329,7 +333,7 @@ DETECTION: Kind[LocalizationRecord, LocalizationPrediction, DetectionManifest, D
 )
 """Boxes, masks and points with scores, of every finding on every image.
 
-Its datasets have the rows of localization, with a box for each instance that is drawn.
+Datasets of this kind have the rows of localization, with one box for each instance that is drawn.
 """
 
 

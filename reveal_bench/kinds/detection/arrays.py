@@ -1,7 +1,7 @@
-"""Conversion of detections and their rows to arrays (:mod:`reveal_bench.kinds.arrays`), and the marks of detections.
+"""Conversion of detections and their scored rows to arrays (:mod:`reveal_bench.kinds.arrays`), and marks of detections.
 
-Predictions are stored as in localization. In marks a score is part of an answer, because it decides which detections
-count. Items are rounded places with the score in tenths.
+Predictions are stored as in localization. In marks, the score is part of an answer, because it decides which detections
+count. Items are rounded locations with scores in tenths.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
 
     @override
     def manifest_from(self, raw: dict[str, Any]) -> DetectionManifest:
-        """Return the manifest; its rows are by image, in order."""
+        """Return the manifest, whose rows are by image id, in order."""
         return DetectionManifest(**manifest_fields(raw))
 
     @override
     def check_pairs(self, arrays: Arrays, manifest: DetectionManifest) -> None:
-        """Raise ValueError unless each detection has a score and a place, and their number per finding is allowed."""
+        """Raise ValueError unless each detection has a score and a location, and no image has too many of a finding."""
         require(not np.isnan(arrays["score"]).any(), "each detection must have a score")
         require(bool((arrays["cell"] == -1).all()), "no detection may be a cell")
         require(bool((arrays["n_points"] <= 1).all()), "a detection may have one point")
@@ -65,7 +65,7 @@ class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
 
     @override
     def arrays_of_rows(self, rows: DetectionRows) -> Arrays:
-        """Return names as text, lesions and detections as indices."""
+        """Return the arrays of rows: names as text, lesions and detections as indices."""
         names = {"findings": rows.findings, "images": rows.images, "notes": rows.notes, "metrics": rows.metrics()}
         columns = {name: np.asarray(getattr(rows, name), self.rows[name][0]) for name in _columns()}
         return {"text": text_of_names(names), **columns}
@@ -110,19 +110,19 @@ def _columns() -> Sequence[str]:
 
 
 MANY = 20
-"""Mean number of detections of a finding per image; a file with more looks like a search for the references."""
+"""Mean number of detections of a finding per image from which a file looks like a search for the references."""
 
 
 def marks_of_detections(
     predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Return the place and score of each detection, in a fixed order; items are rounded."""
+    """Return the location and score of each detection, in a fixed order; items are rounded."""
     answers = sorted(([*case_answer(p), exact(p.score or 0.0)] for p in predictions), key=repr)
     return Marks([tuple(answer) for answer in answers], set(case_items(predictions, manifest)))
 
 
 def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Return localization's signs, and signs of very many detections per image and of nearly constant scores."""
+    """Return signs of probing: those of localization, very many detections per image, and nearly constant scores."""
     signs = signs_of(predictions, manifest)
     pairs = Counter((p.image_id, p.finding) for p in predictions)
     if pairs and len(predictions) >= MANY * len(pairs):
@@ -149,7 +149,7 @@ def example_upload() -> tuple[DetectionManifest, str]:
 
 
 def example_rows() -> list[DetectionRows]:
-    """Return boxes and masks against boxes."""
+    """Return example rows of boxes and masks, scored against boxes."""
     records = example_images(by_box=True)
     findings = tuple(records[0].label_status)
     predictions = [

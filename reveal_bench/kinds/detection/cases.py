@@ -1,6 +1,6 @@
-"""Detection: images as cases for display, curves of a detector, and conversion of drawings and places to detections.
+"""Cases for display and detector curves of detection, and conversion of drawings and locations to detections.
 
-Detections are made from the places that baselines name, from readers' drawings, and from annotation tools' drawings.
+Detections are made from the locations that baselines give, and from the drawings of readers and annotation tools.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def drawn_instances(records: Sequence[LocalizationRecord], manifest: ImageManife
 def detected_readings(
     folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
 ) -> dict[str, dict[str, Drawn]]:
-    """Return reader -> image -> finding -> what that reader drew.
+    """Return reader -> image -> finding -> annotation by that reader.
 
     On an image that the reader is known to have read, a finding without a drawing gets an empty annotation, which means
     absent. On other images, findings without a drawing are unknown.
@@ -188,12 +188,12 @@ def _detections(drawing: Drawing, annotations: Annotations) -> Iterator[Localiza
 def detections_of_places(
     places: Sequence[LocalizationPrediction], manifest: ImageManifest, *, shares: Mapping[str, float] | None, seed: int
 ) -> list[LocalizationPrediction]:
-    """Return a detection for each place: its box or mask, or the box of its cell.
+    """Return a detection for each location: its box or mask, or the box of its cell.
 
     Parameters
     ----------
-    places : at most one per image and finding
-    shares : finding -> proportion of images that have it, used as the score; None: uniformly random scores
+    places : locations, at most one per image and finding
+    shares : finding -> proportion of images that have it, used as the score; None for uniformly random scores
     seed : seed of the random scores
     """
     grid = Grid(manifest.grid)

@@ -2,12 +2,12 @@
 
 Ways
 ----
-* ``union``: boxes of different readers that overlap by an IoU of at least the threshold, directly or through others,
-  are one lesion, whose box surrounds them all; a box that overlaps no other reader's box is a lesion, too.
-* ``majority``: the same lesions, if at least two readers drew them; their box is the mean of the boxes.
+* ``union``: boxes of different readers are one lesion if they overlap by an IoU of at least the threshold, directly or
+  through other boxes. The lesion's box surrounds them all. A box that overlaps no other reader's box is also a lesion.
+* ``majority``: the lesions of ``union`` that at least two readers drew; a lesion's box is the mean of its boxes.
 * ``wbf``: weighted boxes fusion with equal weights (Solovyev, Wang and Gabruseva 2021): one after another, each box
-  joins the lesion whose mean box it overlaps most, if the IoU is at least the threshold, and changes the mean;
-  otherwise it starts a new lesion. All lesions are kept.
+  joins the lesion whose mean box it overlaps most, if the IoU is at least the threshold, and changes this mean.
+  Otherwise, the box starts a new lesion. All lesions are kept.
 
 Readers' drawings stay in the record next to the reference. A finding that nobody drew keeps its label. Under
 ``majority``, a finding that was drawn, but not by two readers in the same place, becomes unknown.
@@ -32,7 +32,7 @@ FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 
 
 def fuse_readers(records: Iterable[LocalizationRecord], how: Fusion, iou: float = 0.5) -> Iterator[LocalizationRecord]:
-    """Return the records; those without a ground truth get one made from the individual readers' boxes.
+    """Return the records; a record without a ground truth gets one that is fused from individual readers' boxes.
 
     Raises
     ------
@@ -113,9 +113,9 @@ def _annotation(finding: str, boxes: tuple[Box, ...], size: tuple[int, int]) -> 
 def fuse_boxes(
     readers: Iterable[Iterable[Box]], how: Fusion, iou: float = 0.5, *, at_least: int = 2
 ) -> tuple[Box, ...]:
-    """Return the fused lesions of one finding on one image as boxes [x, y, width, height].
+    """Return the fused lesions of one finding on one image, as boxes [x, y, width, height].
 
-    Under ``majority`` these are the lesions that at least `at_least` readers drew.
+    Under ``majority``, only lesions that at least `at_least` readers drew are returned.
 
     Examples
     --------

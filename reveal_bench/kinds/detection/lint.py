@@ -1,11 +1,12 @@
-"""The linter of detection files: checks entries as in localization, but needs scores and allows several per finding.
+"""Linter of detection files, which checks entries as in localization, but requires scores and allows several per
+finding.
 
 Conventions
 -----------
 An entry is one detection: a box, a mask (run lengths or contours) or a point, and the model's confidence. COCO results
-are the natural format. A finding that is not marked on an image counts as answered "absent", so no answer is ever
-missing; ``{"image_id": "...", "abstain": true}`` abstains on a whole image. Entries keep the order of the file, which
-breaks ties between equal scores.
+are the usual format. A finding that is not marked on an image counts as answered "absent", so no answer is ever
+missing. The line ``{"image_id": "...", "abstain": true}`` abstains on a whole image. Entries keep the order of the
+file, which breaks ties between equal scores.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _PLACES = ("point", "box", "rle", "polygons")
 
 
 class DetectionChecker(EntryChecker):
-    """Checks the entries of one file, including that each has a score and marks a single place."""
+    """Checker of one file's entries, each of which must have a score and mark a single location."""
 
     @override
     def check(self, entry: RawPrediction) -> Draft:
-        """Check `entry`, noting everything that is wrong with it."""
+        """Check `entry` and log all of its problems."""
         draft = super().check(entry)
         if "score" not in entry.fields:
             hint = "the model's confidence, in [0, 1]: false alarms are weighed by it"
@@ -53,7 +54,7 @@ class DetectionChecker(EntryChecker):
         for field in ("cell", "points"):
             if field in entry.fields:
                 message = f"a detection is one of {', '.join(_PLACES)}"
-                hint = "an entry for each point" if field == "points" else "give its box"
+                hint = "write one entry for each point" if field == "points" else "give its box"
                 self.error(entry, "one-place", field, message, entry.fields[field], hint=hint)
         return draft
 
@@ -64,7 +65,7 @@ def lint_detections(path: Path, manifest: ImageManifest, options: LintOptions = 
     Parameters
     ----------
     path : file of any format of :mod:`reveal_bench.kinds.localization.formats`
-    manifest : what the split asks
+    manifest : public manifest of the split
     options : see :class:`~reveal_bench.predictions.limits.LintOptions`; no image needs a prediction
 
     Returns
@@ -74,7 +75,7 @@ def lint_detections(path: Path, manifest: ImageManifest, options: LintOptions = 
     Raises
     ------
     OSError
-        If the file cannot be read. Its content never raises.
+        If the file cannot be read. The content of the file never raises an error.
     """
     limits = options.limits
     log, data = open_source(path, limits, options.name)
@@ -141,21 +142,23 @@ def _note_repeated(drafts: Sequence[Draft], log: ProblemLog) -> None:
         repeated += [draft] if place in seen else []
         seen.add(place)
     if repeated:
-        message = f"{len(repeated)} detections repeat the place and finding of another: each counts as a false alarm"
-        hint = "were they meant to be suppressed?"
+        message = f"{len(repeated)} detections repeat the location and finding of another: each counts as a false alarm"
+        hint = "were they meant to be removed by non-maximum suppression?"
         log.warning("repeated-detection", message, line=repeated[0].line, hint=hint)
 
 
 def _note_scores(drafts: Sequence[Draft], log: ProblemLog) -> None:
     scores = {draft.score for draft in drafts if draft.score is not None}
     if len(scores) == 1 and len(drafts) >= _FEW:
-        message = f"all {len(drafts)} detections have the same score: they cannot be ordered by it"
+        message = f"all {len(drafts)} detections have the same score, which cannot order them"
         hint = "average precision and FROC then depend on the order of the file"
         log.warning("constant-score", message, field="score", value=scores.pop(), hint=hint)
 
 
 def _describe(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
-    """Return statistics for people: localization's, ``images_without`` a detection, and ``most_on_image``."""
+    """Return statistics for display: those of localization, ``images_without`` (images without a detection), and
+    ``most_on_image``.
+    """
     on_image: dict[str, int] = defaultdict(int)
     for draft in drafts:
         if draft.row is not None:

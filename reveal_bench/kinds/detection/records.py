@@ -1,8 +1,8 @@
-"""Records of detection are localization records, but instances and unknown findings are defined differently.
+"""Records of detection, which are localization records with other definitions of instances and unknown findings.
 
-An instance is a box of the ground truth as its source draws it, or a contour. A finding is *unknown* on an image if its
-label is missing or uncertain, or if it is present but was not drawn; marks for it on that image are neither right nor
-wrong.
+An instance is a box of the ground truth as its source draws it, or otherwise a contour. A finding is *unknown* on an
+image if its label is missing or uncertain, or if it is present but was not drawn; marks of the finding on that image
+are neither right nor wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class ScoredBox:
 
 
 def read_detection_manifest(folder: AnyFolder, split: str) -> DetectionManifest:
-    """Read the public manifest of `split`; raises as :func:`~reveal_bench.kinds.localization.records.read_manifest`."""
+    """Read the public manifest of `split`; raises the errors of
+    :func:`~reveal_bench.kinds.localization.records.read_manifest`.
+    """
     manifest = read_manifest(folder, split)
     return DetectionManifest(
         manifest.benchmark, manifest.version, split, manifest.grid, manifest.findings, manifest.rows

@@ -1,10 +1,10 @@
-"""Detections and references -> the lesion that each detection hits -> scores per finding.
+"""Scores of detection: which lesion of the references each detection hits, and the scores of each finding.
 
 Conventions
 -----------
 The rules for hits and scores are in :mod:`reveal_bench.metrics.detection`: a detection hits a lesion if the IoU of
-their boxes is high enough, or if its centre is inside. A lesion is one instance that the ground truth draws. A mask
-counts by its tight box. A point has no box, so it never hits by IoU.
+their boxes is high enough, or if its centre is inside. A lesion is one instance in the ground truth. A mask is compared
+by its tight box. A point has no box, so it never hits by IoU.
 
 If it is unknown whether or where a finding is on an image (:mod:`reveal_bench.kinds.detection.records`), the image and
 the detections on it are left out of that finding's scores. An image without a detection of a finding counts as answered
@@ -59,7 +59,7 @@ class DetectionRows(Rows):
 
     Attributes
     ----------
-    findings : vocabulary, in table order
+    findings : all findings, in table order
     images : every (image_id, patient_id) of the split
     known : bool array (n_images, n_findings), True if it is known whether and where the finding is on the image
     lesion_image, lesion_finding : int arrays (n_lesions,), the image and finding of each lesion whose pair is known
@@ -71,7 +71,7 @@ class DetectionRows(Rows):
     mask_hit, mask_iou : int and float arrays (n_marks,), the lesion whose mask a detection's mask matches, or -1, and
         their IoU; empty where detections or lesions have no masks
     thresholds : float array (n_findings,), lowest score at which a detection counts
-    criterion : member of CRITERIA that decides hits for FROC, its relatives and metrics at a threshold
+    criterion : member of CRITERIA that decides hits for FROC, related metrics and metrics at a threshold
     notes : sentences that people need to interpret the scores
     views : image_id -> view, if known
     place_of : int array (n_marks,), index of each detection among the predictions, if known
@@ -157,7 +157,9 @@ class DetectionRows(Rows):
         return self._of_lesions((self.lesion_share >= low) & (self.lesion_share < high))
 
     def _of_lesions(self, kept: BoolArray) -> DetectionRows:
-        """Return the rows with only the lesions in `kept`, and without detections that hit others by `criterion`."""
+        """Return the rows with only the lesions in `kept`, and without detections that hit other lesions by
+        `criterion`.
+        """
         place = _renumbered(kept)
         hits = self.mark_hit[RULES.index(self.criterion)]
         other = (hits >= 0) & (place[hits] < 0)
@@ -170,7 +172,9 @@ class DetectionRows(Rows):
         )
 
     def _marks(self, kept: BoolArray, place: Hits) -> dict[str, Any]:
-        """Return the columns of the detections in `kept`; `place` renumbers lesions, its last entry means no lesion."""
+        """Return the columns of the detections in `kept`; `place` is the new index of each lesion, with a last entry
+        for no lesion.
+        """
         chosen = {name: getattr(self, name)[kept] for name in ("mark_image", "mark_finding", "mark_score")}
         further: dict[str, Any] = {"place_of": self.place_of[kept]} if len(self.place_of) else {}
         if self._has_masks:
@@ -179,7 +183,9 @@ class DetectionRows(Rows):
 
     @override
     def to_table(self) -> pa.Table:
-        """Return a row per detection: image_id, patient_id, finding, score, and per rule if it hits (null: unknown)."""
+        """Return a row per detection: image_id, patient_id, finding, score, and for each rule, if it hits (null if
+        unknown).
+        """
         import pyarrow as pa
 
         is_known = self.known[self.mark_image, self.mark_finding]
@@ -198,7 +204,7 @@ class DetectionRows(Rows):
     def resample(
         cls, systems: Sequence[DetectionRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
-        """Return scores per finding of several systems on one split: on the data, and on the same replicates.
+        """Return scores per finding of several systems on one split, in the data and in the same replicates.
 
         Raises
         ------
@@ -261,7 +267,9 @@ class DetectionRows(Rows):
     @classmethod
     @override
     def answers(cls, systems: Sequence[DetectionRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """Return per system, image and finding: number of detections, sum of their scores, sum of hits' scores."""
+        """Return, for each system, image and finding, the number of detections, the sum of their scores, and that of
+        the hits.
+        """
         columns = [systems[0].findings.index(group) for group in groups]
 
         def own(rows: DetectionRows) -> FloatArray:
@@ -280,7 +288,7 @@ class DetectionRows(Rows):
 
     @override
     def of_patients(self, patients: Collection[str]) -> DetectionRows:
-        """Return the rows as if the split held only `patients`."""
+        """Return the rows as if the split contained only `patients`."""
         chosen = frozenset(patients)
         return self._of_images(np.array([patient in chosen for _, patient in self.images], bool))
 
@@ -339,7 +347,7 @@ def _figures(name: str, values: Sequence[float], replicates: FloatArray, groups:
 
 
 def _renumbered(kept: BoolArray) -> Hits:
-    """Return the new index of each lesion in `kept`, -1 for the others; a further last entry, -1, means no lesion."""
+    """Return the new index of each lesion in `kept`, -1 for other lesions, and a last entry of -1 for no lesion."""
     return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1).astype(np.int32)
 
 
@@ -355,11 +363,11 @@ def score_detections(
 
     Parameters
     ----------
-    predictions : each with a score, and a box, a mask or a point; predictions on other images are ignored
+    predictions : detections with a score, and a box, a mask or a point; those on other images are ignored
     records : references; only their ground truth is used
-    findings : vocabulary of the benchmark
+    findings : all findings of the benchmark
     thresholds : lowest score at which a detection counts: one number, or one per finding (0.5 for findings not named)
-    criterion : member of :data:`CRITERIA` that decides hits for FROC, its relatives and metrics at a threshold
+    criterion : member of :data:`CRITERIA` that decides hits for FROC, related metrics and metrics at a threshold
 
     Raises
     ------
@@ -395,7 +403,7 @@ def score_detections(
     cases = image * n + finding, lesion_image * n + lesion_finding
     masks = _lesion_masks(records, findings, known)
     if criterion not in CRITERIA or (criterion == "mask" and masks is None):
-        rule = f"must be one of {', '.join(CRITERIA)}, and not mask where a lesion has no mask of its own"
+        rule = f"must be one of {', '.join(CRITERIA)}, but not mask if a lesion has no mask of its own"
         raise ArgumentError("criterion", rule, repr(criterion))
     if masks:
         hits[RULES.index("mask")] = _match_in_masks(points, cases, masks)
@@ -479,7 +487,9 @@ def _match_masks(
     cases: tuple[IntArray, IntArray],
     lesions: list[Rle] | None,
 ) -> tuple[Hits, FloatArray]:
-    """See :func:`~reveal_bench.metrics.detection_matching.match_masks`; empty if either side has no masks."""
+    """Return the result of :func:`~reveal_bench.metrics.detection_matching.match_masks`; empty if either side has no
+    masks.
+    """
     if not lesions or all(one.mask is None for one in detections):
         return np.zeros(0, np.int32), np.zeros(0)
     of_case: dict[int, list[int]] = {}
@@ -516,7 +526,9 @@ def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]
 def disclose_detections(
     rows: DetectionRows, released: Sequence[str], resampling: Resampling, *, min_cell: int
 ) -> Disclosure:
-    """Return macros over the findings that at least `min_cell` images have and as many lack; only references decide."""
+    """Return macros over the findings that at least `min_cell` images have and as many lack, according to the
+    references.
+    """
     having = np.zeros(rows.known.shape, bool)
     having[rows.lesion_image, rows.lesion_finding] = True
     n_having = (having & rows.known).sum(axis=0)

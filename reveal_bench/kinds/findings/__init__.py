@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["FINDINGS", "RELEASED_PER_LABEL"]
 
 RELEASED_PER_LABEL = ("f1", "recall", "cohen_kappa")
-"""Metrics that a board shows per label: all three reveal the same number, the true positives."""
+"""Metrics that a board shows per label: F1, recall and kappa all reveal the same number, the true positives."""
 
 
 class FindingsData(Data["StudyRecord"]):
@@ -275,7 +275,7 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
 
 
 class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str]"]):
-    """Readers' own labels as references and predictions of studies."""
+    """Readers' labels, used as references or as predictions of studies."""
 
     @override
     def readings(

@@ -159,7 +159,7 @@ def marks_of(
 
 
 def signs_of(studies: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
-    """Return signs: no label in any study, the same labels in every study, or labels called in every study."""
+    """Return signs of probing: no labels at all, the same labels in every study, or labels called in every study."""
     calls = Counter(_calls(study) for study in studies)
     n_calls = Counter(label for study in studies for label in _calls(study))
     if not n_calls:
@@ -176,7 +176,9 @@ def signs_of(studies: Sequence[FindingsPrediction], manifest: StudyManifest) -> 
 def _study_answers(
     studies: Sequence[FindingsPrediction], manifest: StudyManifest, thresholds: float | Mapping[str, float]
 ) -> list[Item]:
-    """Return an entry for each study with labels or probabilities; one without labels is scored like a missing one."""
+    """Return an entry for each study with labels or probabilities; empty labels are left out, like a missing
+    prediction.
+    """
     answers: list[Item] = []
     for p in studies:
         if p.probabilities is not None:

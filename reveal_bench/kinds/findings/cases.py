@@ -86,7 +86,7 @@ def _annotations(
 
 
 def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
-    """Return one prediction per study: its probabilities, or else the labels present. Nothing is lost."""
+    """Return one prediction per study, with its probabilities or otherwise the labels present. Nothing is lost."""
     predictions = []
     for one in annotations.studies:
         if one.are_probabilities:
@@ -100,7 +100,7 @@ def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], 
 def label_readings(
     folder: AnyFolder, split: str, records: Sequence[StudyRecord]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return reader -> study_id -> the labels that the reader called present."""
+    """Return reader -> study_id -> labels that this reader called present."""
     known = {record.study_id for record in records}
     readings: dict[str, dict[str, tuple[str, ...]]] = {}
     for shard in split_shards(folder, "readers", split):
@@ -111,7 +111,7 @@ def label_readings(
 
 
 def agreed_labels(record: StudyRecord, readings: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
-    """Return the labels that at least `at_least` readers gave a study.
+    """Return the labels that at least `at_least` readers gave to a study.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scores of one submission's studies that a board may show.
+"""Scores of one submission to a findings benchmark that a board may show.
 
 A label is shown if at least `min_cell` studies have it and as many do not. `precision` and `npv` are over the studies
 that a submission chooses, so they are not released. Nor is `specificity`: F1, recall and kappa are rounded values of
@@ -6,8 +6,9 @@ the same number of true positives, and each further value narrows that number do
 ("micro", exact match) would include hidden labels. AUROC is shown only as a macro over at least :data:`RANKED_LABELS`
 labels, because the ranking of the studies would be a second answer per label, in addition to the decisions.
 
-Intervals of labels are computed from spreads (standard errors), see :mod:`reveal_bench.kinds.scored`: the sender knows
-how many studies were called, and the patients and the studies that have the label never change.
+Intervals of labels are computed from spreads (standard errors), see :mod:`reveal_bench.kinds.scored`. These reveal
+nothing new, because the sender knows how many studies were called, and the patients and the studies that have the label
+never change.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ RANKED_LABELS = 5
 
 
 def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
-    """Return scores of the labels shown, and macros over these labels; a label's cell is the studies that have it.
+    """Return scores of the labels shown, and macros over these labels; a label's cell is the set of studies that have
+    it.
 
     AUROC is disclosed only as a macro.
     """
@@ -57,7 +59,7 @@ def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resam
 
 
 def _spreads(rows: StudyRows, visible_labels: Sequence[str], released: Sequence[str]) -> dict[tuple[str, str], Spread]:
-    """Return spreads per label from the numbers of studies with the label and called, widened for shared patients."""
+    """Return each label's spread, from its numbers of positive and of called studies, widened for shared patients."""
     n = len(rows)
     clustering = math.sqrt(n / effective_size(study.patient_id for study in rows.studies))
     spreads: dict[tuple[str, str], Spread] = {}
@@ -80,7 +82,9 @@ def _spread_of_f1(truth: FloatArray, *, n: int, n_with: int, n_called: int, by: 
 
 
 def _spread_of_kappa(truth: FloatArray, *, n: int, n_with: int, n_called: int, by: float) -> FloatArray:
-    """Return kappa's standard error, from its change as each cell of the table with these margins grows a little."""
+    """Return kappa's standard error by the delta method, from its change with each cell of the table with these
+    margins.
+    """
     chance = n_with * n_called / n
     both = chance + truth * ((n_with + n_called) / 2 - chance)
     both = np.clip(both, max(0, n_with + n_called - n), min(n_with, n_called))
@@ -95,12 +99,12 @@ _LITTLE = 1e-4
 SPREADS = {"recall": _spread_of_recall, "f1": _spread_of_f1, "cohen_kappa": _spread_of_kappa}
 """Metric -> function that returns the standard error of a label's score for each possible true value.
 
-The parameter `by` is the factor by which studies of the same patient increase the standard error.
+Its parameter `by` is the factor by which studies of the same patient increase the standard error.
 """
 
 
 def shown_labels(rows: StudyRows, min_cell: int) -> tuple[str, ...]:
-    """Return the labels that at least `min_cell` studies have and as many lack; only references decide."""
+    """Return the labels that at least `min_cell` studies have and as many lack, according to the references."""
     positives = rows.present.sum(axis=0)
     smaller = np.minimum(positives, len(rows) - positives)
     return tuple(label for label, n in zip(rows.labels, smaller.tolist(), strict=True) if n >= min_cell)

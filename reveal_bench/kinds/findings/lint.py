@@ -1,12 +1,12 @@
-"""The linter of findings-type files: one study per line, with the labels present or the probability of every label.
+"""Linter of findings-type files, with one study per line and the labels present or the probability of every label.
 
 Conventions
 -----------
 Canonical JSONL: ``{"study_id": "...", "labels": ["Cardiomegaly", "COPD"]}`` or ``{"study_id": "...", "probabilities":
 {"Cardiomegaly": 0.91, ...}}`` with all labels of the benchmark. CSV and TSV: a column ``study_id`` and one column per
-label holding its probability (0 and 1 will do). All lines of a file give labels, or all give probabilities;
-``{"study_id": "...", "abstain": true}`` gives neither (:mod:`reveal_bench.predictions.abstain`). As everywhere in this
-package, the linter knows the public manifest only, notes all problems, and repairs nothing.
+label with its probability (0 and 1 are allowed). All lines of a file give labels, or all give probabilities;
+``{"study_id": "...", "abstain": true}`` gives neither (:mod:`reveal_bench.predictions.abstain`). The linter knows only
+the public manifest, reports all problems, and repairs nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     Parameters
     ----------
     path : JSONL, CSV or TSV, plain or compressed
-    manifest : the studies and labels asked
+    manifest : public manifest with the studies and labels asked
     options : see :class:`~reveal_bench.predictions.limits.LintOptions`; allowed missing studies count as negative
 
     Returns
@@ -50,7 +50,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     Raises
     ------
     OSError
-        If the file cannot be read. Its content never raises.
+        If the file cannot be read. The content of the file never raises an error.
     """
     limits = options.limits
     log, data = open_source(path, limits, options.name)
@@ -107,7 +107,7 @@ def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPredicti
 
 
 class StudyChecker:
-    """Checks entries one by one, and remembers the line of each study."""
+    """Checker of entries, which stores the line of each study."""
 
     def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog) -> None:
         self.first_line: dict[str, int] = {}
@@ -240,7 +240,7 @@ def _note_missing(
 
 
 def _statistics(predictions: list[FindingsPrediction], manifest: StudyManifest) -> dict[str, Any]:
-    """Return the proportion of positive studies per label, and of the most common answer; empty if no line could be
+    """Return the proportions of positive studies per label and of the most common answer; empty if no line could be
     read.
 
     A probability of at least 0.5 counts as positive.

@@ -1,8 +1,6 @@
 """Studies with labels: the records of findings-type benchmarks, and how they are read from a dataset folder.
 
-Conventions
------------
-The unit is the study, which may hold several images (paper 004). This module reads these files of a dataset folder:
+The unit is the study, which may have several images (paper 004). This module reads these files of a dataset folder:
 
 * ``manifest/<split>.parquet``: study_id (string), image_ids and views (lists of strings);
 * ``multilabel/<split>-*.parquet``: the columns of :class:`StudyRecord`; labels, agreement, views and demographics are
@@ -23,7 +21,7 @@ from reveal_bench.kinds.folder import AnyFolder, open_split, read_rows, split_sh
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
 AGREEMENTS = ("two_of_three", "three_of_three")
-"""Values for how many of the three readers agreed to all labels (paper 004, section 2.4)."""
+"""Values that say how many of the three readers agreed on all labels (paper 004, section 2.4)."""
 
 UNKNOWN = "unknown"
 AGE_BANDS = (*(f"{low}-{low + 9}" for low in range(0, 80, 10)), "80+", UNKNOWN)
@@ -59,7 +57,7 @@ class StudyRecord:
     Attributes
     ----------
     agreement : member of :data:`AGREEMENTS`, or None if unknown
-    n_agree_all : number of readers who agreed to all labels (0 to 3), or None
+    n_agree_all : number of readers who agreed on all labels (0 to 3), or None
     age_band, sex, race, patient_class : members of the vocabularies above
     """
 
@@ -101,7 +99,7 @@ class FindingsPrediction:
     ----------
     labels : canonical labels called present, or None if probabilities are given
     probabilities : dict from every canonical label to a number in [0, 1], or None if labels are given
-    line : line of the file it came from
+    line : line of the prediction in the file
     """
 
     study_id: str
@@ -139,7 +137,7 @@ def read_studies(folder: AnyFolder, split: str) -> list[StudyRecord]:
     Raises
     ------
     ValueError
-        If the folder has no such split, or holds only its manifest because its references are private.
+        If the folder has no such split, or contains only its manifest because its references are private.
     """
     info = open_split(folder, split).info
     shards = split_shards(folder, "multilabel", split)

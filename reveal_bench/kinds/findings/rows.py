@@ -1,7 +1,7 @@
-"""Rows of a findings-type dataset, one per study: the Features, record -> row, the rules for rows, and their counts.
+"""Rows of a findings-type dataset, one per study: their Features, conversion from records, rules and counts.
 
 The columns are the fields of :class:`reveal_bench.kinds.findings.records.StudyRecord`. `images`, `image_ids`, `views`
-and `image_facts` run in parallel: element i of each is of the same image. Where pixels are withheld the elements of
+and `image_facts` are parallel: element i of each belongs to the same image. Where pixels are withheld the elements of
 `images` are null.
 
 In a *blank* row (the inputs of a holdout) all answers, all facts about the patient and the hashes of the source files
@@ -102,7 +102,7 @@ def study_features(findings: Sequence[str]) -> Features:
 
 
 def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[PublishedPicture | None]) -> Row:
-    """Return the row of a study; `developed` holds the picture of each image, or None.
+    """Return the row of a study; `developed` contains the picture of each image, or None.
 
     Raises
     ------
@@ -173,11 +173,11 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
 
 @dataclass
 class FindingsTally(Tally):
-    """Counts of studies, one per row.
+    """Counts of the studies of a split.
 
     Attributes
     ----------
-    n_labels, n_images_per_study : number of labels, or of images -> number of studies
+    n_labels, n_images_per_study : number of labels, or of images, in a study -> number of studies
     agreement : code of the agreement, None if unknown -> number of studies
     """
 
@@ -218,7 +218,7 @@ class FindingsTally(Tally):
 
     @override
     def missing(self, findings: Sequence[str]) -> str:
-        """Return how many studies lack agreement or demographics, and the labels that no study has, in words."""
+        """Return, in words, how many studies lack agreement or demographics, and which labels no study has."""
         never = [name for i, name in enumerate(findings) if self.positives[i] == 0]
         unknown = {"agreement": self.agreement[None]}
         unknown |= {name: self.demographics[name][len(values) - 1] for name, values in self.vocabularies.items()}
@@ -228,7 +228,7 @@ class FindingsTally(Tally):
 
     @override
     def agreement_cells(self) -> list[object]:
-        """Return the number of studies for each agreement, the unknown last."""
+        """Return the number of studies for each agreement, with unknown agreement last."""
         return [*(self.agreement[code] for code in range(len(AGREEMENTS))), self.agreement[None]]
 
     @override

@@ -1,12 +1,12 @@
-"""Findings-type benchmarks: predictions and reference labels -> per-case rows -> Estimates.
+"""Scores of findings-type benchmarks: rows from predictions and reference labels, and estimates from rows.
 
 Conventions
 -----------
 There is one row per study x label. A study without a prediction counts as negative for every label, so each label that
 it has is missed; values are never undefined because a prediction is missing. Probabilities become decisions by
-thresholds that the submission fixed beforehand (0.5 unless it says otherwise); AUROC and average precision are added if
-probabilities are given; a study without a prediction has probability 0. `cohen_kappa` compares the submission with the
-consensus (spec: paper 004).
+thresholds that the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC and average
+precision are added; a study without a prediction then has probability 0. `cohen_kappa` compares the submission with the
+consensus (as in paper 004).
 
 A *stratum* is a part of the studies, defined by the readers' agreement, by view, or by the number of findings.
 
@@ -49,7 +49,7 @@ from reveal_bench.metrics.resampled import Figures
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEWEST_LABELS = 3  # with fewer labels, the mean proportion of studies would reveal a single label's
+_FEWEST_LABELS = 3  # with fewer labels, their mean proportion of studies would reveal that of a single label
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +113,7 @@ class StudyRows(Rows):
     @classmethod
     @override
     def answers(cls, systems: Sequence[StudyRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """Return the answers that `metric` is computed from, (n_systems, n_studies * n_groups)."""
+        """Return the answers from which `metric` is computed, (n_systems, n_studies * n_groups)."""
         columns = [systems[0].labels.index(label) for label in groups]
 
         def own(rows: StudyRows) -> FloatArray:
@@ -130,7 +130,7 @@ class StudyRows(Rows):
 
     @override
     def of_patients(self, patients: Collection[str]) -> StudyRows:
-        """Return the rows as if the split held only `patients`."""
+        """Return the rows as if the split contained only `patients`."""
         chosen = frozenset(patients)
         return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
 
@@ -156,7 +156,7 @@ class StudyRows(Rows):
 
     @override
     def confidences(self) -> Confidences | None:
-        """Return the confidences of studies with a prediction: each decision's probability of being right."""
+        """Return the confidences of studies with a prediction: the probability that each decision is right."""
         if self.probabilities is None:
             return None
         kept = np.flatnonzero(self.has_prediction)
@@ -235,7 +235,7 @@ def score_studies(
     ----------
     predictions : at most one per study, all with labels or all with probabilities
     records : references
-    labels : vocabulary of the benchmark
+    labels : all labels of the benchmark
     thresholds : lowest probability at which a label counts as predicted: one number, or one per label (0.5 for labels
         not named)
 
@@ -304,7 +304,7 @@ def summarize_studies(
 
     Returns
     -------
-    list of Estimate, as :func:`reveal_bench.metrics.estimates.estimate_labels` gives them
+    list of Estimate, as from :func:`reveal_bench.metrics.estimates.estimate_labels`
 
     Raises
     ------
@@ -356,7 +356,7 @@ def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
 def resample_studies(
     systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], labels: Sequence[str]
 ) -> list[dict[str, Figures]]:
-    """Return scores per label of several systems on one split: on the data, and on the same replicates.
+    """Return scores per label of several systems on one split, in the data and in the same replicates.
 
     Parameters
     ----------
@@ -366,7 +366,7 @@ def resample_studies(
 
     Returns
     -------
-    list, per system, of dict from metric to Figures
+    list with a dict from metric to Figures for each system
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Localization: where a finding is on an image (papers 000 and 002). A row is an image."""
+"""Localization kind of benchmark: where a finding is on an image (papers 000 and 002). A row is an image."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LocalizationQuestions(ImageQuestions["ImageManifest"]):
 
     @override
     def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """Return the findings that a model must find on an image."""
+        """Return the findings that a model must locate on an image."""
         return record.asked(asks)
 
     @override
@@ -122,7 +122,7 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
 
     @override
     def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
-        """Return a prediction with the answer's place."""
+        """Return a prediction with the location in the answer."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
 
         points = (answer.point,) if answer.point else ()
@@ -131,11 +131,11 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Return a line per finding of ``{finding: place}``.
+        """Return a line for each finding of ``{finding: location}``.
 
-        A place is a point (x, y), a list of points, a cell, a run-length mask, or a mapping of a line's fields."""
+        A location is a point (x, y), a list of points, a cell, a run-length mask, or a mapping of a line's fields."""
         if not isinstance(answer, Mapping):
-            rule = "must map an image to its findings and these to places, as {image: {finding: (x, y)}}"
+            rule = "must map images to findings and findings to locations, as {image: {finding: (x, y)}}"
             raise ArgumentError("predictions", rule, f"{type(answer).__name__} for {key!r}")
         from reveal_bench.kinds.localization.formats import place_fields
 
@@ -151,7 +151,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """Return the number of cells per side, and which findings are asked."""
+        """Return the number of grid cells per side, and which findings are asked."""
         return {"grid": options.grid, "asks": options.asks}
 
     @override
@@ -177,7 +177,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
 
 
 class LocalizationReaders(ImageReaders):
-    """Readers' own drawings as references and predictions of localization."""
+    """Readers' drawings, used as references or as predictions of localization."""
 
     @override
     def answers_of(self, record: LocalizationRecord, reading: Drawn) -> list[LocalizationPrediction]:
@@ -232,7 +232,7 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
 
     @override
     def cases_of_average(self, manifest: ImageManifest, min_cell: int) -> float:
-        """Return the square of the number of shown findings over the sum of the inverses of their numbers of cases."""
+        """Return ``K**2 / sum(1 / n_i)`` for the K shown findings with n_i cases each."""
         counts = Counter(finding for _, finding in manifest.asked_pairs()).values()
         return cases_of_average([n for n in counts if n >= min_cell])
 

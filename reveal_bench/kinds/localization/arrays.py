@@ -1,10 +1,10 @@
-"""Conversion of localization predictions and rows to arrays (:mod:`reveal_bench.kinds.arrays`), and their marks.
+"""Conversion of localization predictions and scored rows to arrays (:mod:`reveal_bench.kinds.arrays`), and their marks.
 
-A mask has the size of its image. Masks are run-length text in one array, in a single spelling, whatever the sender
-wrote: COCO's compressed run lengths as pycocotools writes them, with no zero-length run except the first, and no code
-longer than necessary. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
+A mask has the size of its image. Masks are stored as run-length text in one array, in one normal form whatever the
+sender wrote: COCO's compressed run lengths as pycocotools writes them, with no zero-length run except the first, and no
+code longer than necessary. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
 
-Marks leave out confidences, which are not scored. Items have positions in 16ths of the image.
+Marks do not contain confidences, which are not scored. Items have positions in 16ths of the image.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from reveal_bench.masks import Rle, empty_rle, encode_mask, pack_masks, parse_ma
 from reveal_bench.predictions.limits import Limits
 
 _KINDS = ("point", "box", "cell", "mask", "none")
-_TEXT_AT_ONCE = 1 << 20  # characters, whose arrays fit into the processor's cache
+_TEXT_AT_ONCE = 1 << 20  # number of characters whose arrays fit into the processor's cache
 _MOST_CHARACTERS = 7  # of one run
 
 Text = npt.NDArray[np.uint8]
@@ -151,7 +151,7 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
 
     @override
     def manifest_from(self, raw: dict[str, Any]) -> ImageManifest:
-        """Return the manifest; its rows are by image, in order."""
+        """Return the manifest, whose rows are by image id, in order."""
         return ImageManifest(**manifest_fields(raw))
 
     @override
@@ -266,7 +266,7 @@ def masks_from_text(
     Parameters
     ----------
     sizes : (height, width) of each mask
-    most_runs : most runs of one mask
+    most_runs : largest number of runs in one mask
 
     Raises
     ------
@@ -303,7 +303,7 @@ def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArr
     runs = np.diff(ends, prepend=ends.dtype.type(0))
     runs[offsets[:-1]] = ends[offsets[:-1]]
     values = runs.copy()
-    values[2:] -= runs[:-2]  # a code is the difference to the run two before,
+    values[2:] -= runs[:-2]  # a code is the difference from the run two places before
     for place in range(3):  # except the first three of a mask
         early = offsets[:-1] + place
         early = early[early < offsets[1:]]
@@ -326,7 +326,7 @@ def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArr
     return text, np.diff(stops[offsets[1:] - 1], prepend=0)
 
 
-PARTS = 16  # an image's side, for positions
+PARTS = 16  # number of positions along an image's side
 MANY_POINTS = 4  # mean number of points per finding and image
 NEARLY_ALL = 0.95
 _MASKS_AT_ONCE = 256
@@ -335,13 +335,15 @@ _MASKS_AT_ONCE = 256
 def marks_of(
     predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Return the point, cell, box and mask of each prediction; items are their places."""
+    """Return the point, cell, box and mask of each prediction; items are their rounded locations."""
     cases = sorted(predictions, key=lambda p: (p.image_id, p.finding))
     return Marks([case_answer(p) for p in cases], set(case_items(cases, manifest)))
 
 
 def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Return signs: points at one place, lattices of points, and masks that are empty, whole images or rectangles."""
+    """Return signs of probing: points at one place, lattices of points, and masks that are empty, whole images or
+    rectangles.
+    """
     if not cases:
         return ["Nothing is predicted."]
     signs = []
@@ -366,7 +368,7 @@ def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -
 
 
 def case_answer(p: LocalizationPrediction) -> Item:
-    """Return everything of a prediction except its score."""
+    """Return all parts of a prediction except its score."""
     return (
         p.image_id,
         p.finding,
@@ -378,7 +380,7 @@ def case_answer(p: LocalizationPrediction) -> Item:
 
 
 def case_items(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -> Iterator[Item]:
-    """Yield the places of predictions, rounded."""
+    """Yield the rounded locations of predictions."""
     for p in cases:
         case, size = (p.image_id, p.finding), manifest.rows[p.image_id].size
         if p.points:
@@ -439,7 +441,7 @@ def example_images(*, by_box: bool = False) -> list[LocalizationRecord]:
 
 
 def example_rows() -> list[CaseRows]:
-    """Return points, boxes and masks against masks, and against boxes."""
+    """Return example rows of points, boxes and masks, scored against masks and against boxes."""
     finding, mask = CHEXLOCALIZE_FINDINGS[0], encode_mask(_mask())
     predictions = [
         LocalizationPrediction("a", finding, points=((1.0, 1.0),), box=(1.0, 2.0, 4.0, 4.0), mask=mask),

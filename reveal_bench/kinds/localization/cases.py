@@ -1,8 +1,8 @@
 """Images of a localization benchmark: cases for display, drawings for annotation tools, and single readers' drawings.
 
-Single readers are those whom models are compared with ("human benchmark"), and individual readers, named by their id. A
-reader's drawings of findings that are not asked are ignored. A finding that is asked, but that a reader did not draw,
-is absent for that reader.
+Single readers are the human benchmark readers, with whom models are compared, and individual readers, who are named by
+their id. A reader's drawings of findings that are not asked are ignored. A finding that is asked, but that a reader did
+not draw, is absent for that reader.
 """
 
 from __future__ import annotations
@@ -224,7 +224,9 @@ def drawn_readings(folder: AnyFolder, split: str, records: Sequence[Localization
 def images_read(
     folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
 ) -> Iterator[tuple[str, LocalizationRecord]]:
-    """Yield (reader, record) for each image that a reader read, drawn on or not, according to the config `readers`."""
+    """Yield (reader, record) for each image that a reader read, whether drawn on or not, according to the config
+    `readers`.
+    """
     known = {record.image_id: record for record in records}
     for shard in split_shards(folder, "readers", split):
         for row in read_rows(shard, ["image_id", "reader_id"]):
@@ -233,7 +235,7 @@ def images_read(
 
 
 def drawn_by_reader(record: LocalizationRecord) -> dict[str, dict[str, Annotation]]:
-    """Return reader -> finding -> that reader's drawing; the dict is empty for a reader who drew only empty masks."""
+    """Return reader -> finding -> drawing by that reader; the dict is empty for a reader who drew only empty masks."""
     readings: dict[str, dict[str, Annotation]] = {}
     for one in record.annotations:
         if one.reader == "ground_truth":

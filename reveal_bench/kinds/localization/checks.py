@@ -1,8 +1,6 @@
-"""The checks of one prediction: types, texts, ids, coordinates, cells, scores.
+"""Checks of one prediction: types, texts, ids, coordinates, cells and scores.
 
-Conventions
------------
-Checks see the public manifest only. They never raise and never stop at the first problem: each returns the checked
+Checks use only the public manifest. They never raise and never stop at the first problem: each returns the checked
 value, or None after logging the problem. Coordinates follow :mod:`reveal_bench.geometry`: a point at x == width is
 outside; a box may touch the border; so may the vertex of a contour.
 """
@@ -73,8 +71,9 @@ _predicted = attrgetter(*(one.name for one in fields(LocalizationPrediction)))
 class Draft:
     """A checked prediction. `row` is None for an unknown image, and `finding` is None for an unknown finding.
 
-    `filled` is the mask made from its pair's contours and `area` the area of its mask; both are None until known.
-    Geometry with valid numbers is kept even if it is outside the image, so that patterns can be recognised.
+    `filled` is the mask made from the contours of its image and finding, and `area` the area of its mask; both are None
+    until known. Geometry with valid numbers is kept even if it is outside the image, so that patterns can be
+    recognised.
     """
 
     line: int
@@ -92,7 +91,7 @@ class Draft:
 
     @property
     def is_asked(self) -> bool:
-        """True if the manifest asks for this pair."""
+        """True if the manifest asks for this image and finding."""
         return self.row is not None and self.finding in self.row.asked
 
     def prediction(self) -> LocalizationPrediction:
@@ -120,7 +119,7 @@ class Draft:
 
 
 class EntryChecker:
-    """Checks the entries of one file against the manifest; the masks' run lengths are read later, all at once.
+    """Checker of one file's entries against the manifest; the masks' run lengths are read later, all at once.
 
     Attributes
     ----------
@@ -138,7 +137,7 @@ class EntryChecker:
         self._findings: dict[str, str | None] = {name: name for name in manifest.findings}
         self._sizes: dict[tuple[int, int], tuple[int, int]] = {}  # so that equal sizes share one object
         self._sorted_ids = sorted(manifest.rows)
-        self._unknown_ids: dict[str, str] = {}  # repeated problems, with their hints
+        self._unknown_ids: dict[str, str] = {}  # hints for unknown ids that occur several times
         self._name_hints: dict[str, str] = {}
 
     def check(self, entry: RawPrediction) -> Draft:
@@ -166,11 +165,11 @@ class EntryChecker:
     def error(
         self, entry: RawPrediction | Draft, rule: str, field: str, message: str, value: object, *, hint: str = ""
     ) -> None:
-        """Note an error of one entry, using the file's name for the field."""
+        """Log an error of one entry, using the file's name for the field."""
         self._log.error(rule, message, line=entry.line, field=self._place(entry, field), value=value, hint=hint)
 
     def warning(self, entry: RawPrediction | Draft, rule: str, field: str, message: str, *, hint: str = "") -> None:
-        """Note a warning about one entry, using the file's name for the field."""
+        """Log a warning about one entry, using the file's name for the field."""
         self._log.warning(rule, message, line=entry.line, field=self._place(entry, field), hint=hint)
 
     def _place(self, entry: RawPrediction | Draft, field: str) -> str:
@@ -219,18 +218,19 @@ class EntryChecker:
             return row
         if type(image_id) is int:
             is_id = str(image_id) in self._manifest.rows
-            hint = f'write "{image_id}"' if is_id else "the COCO file with `images` says which file it is"
+            hint = f'write "{image_id}"' if is_id else "the COCO file with `images` names the file of each number"
             self.error(entry, "image-number", "image_id", "must be the id of an image, as text", image_id, hint=hint)
             return None
         image_id = self._text(entry, "image_id", self._limits.id_characters)
-        if image_id is not None and not (entry.path and image_id in self._unknown_ids):  # once per image of a document
+        # Report an image of a document only once
+        if image_id is not None and not (entry.path and image_id in self._unknown_ids):
             message = f"is not an image of {self._manifest.benchmark} {self._manifest.split}"
             self.error(entry, "unknown-image", "image_id", message, image_id, hint=self._id_hint(image_id))
         return None
 
     def _id_hint(self, image_id: str) -> str:
         if image_id not in self._unknown_ids:
-            searched = len(self._unknown_ids) < _MOST_SEARCHED  # a search takes milliseconds
+            searched = len(self._unknown_ids) < _MOST_SEARCHED  # searching for similar names takes milliseconds
             self._unknown_ids[image_id] = id_hint(image_id, self._sorted_ids, self._manifest.rows) if searched else ""
         return self._unknown_ids[image_id]
 
@@ -363,7 +363,7 @@ class EntryChecker:
         if min(height, width) < 1 or height != math.floor(height) or width != math.floor(width):
             self.error(entry, "wrong-type", "rle.size", "must be two whole numbers above 0", value)
             return None
-        if max(numbers) > _LONGEST_SIDE:  # hundreds of digits, which no message should hold
+        if max(numbers) > _LONGEST_SIDE:  # a number with hundreds of digits is not shown in messages
             self.error(entry, "rle-size", "rle.size", "is larger than any image", value)
             return None
         size = int(height), int(width)

@@ -1,10 +1,10 @@
-"""Scores of one submission's cases that a board may show, and the spreads of its hit rates.
+"""Scores of one submission to a localization benchmark that a board may show, and the spreads of its hit rates.
 
-A finding is shown if it has at least `min_cell` cases. Each further score of a finding is one more question about the
-same places, so only these are shown: the hit rate; overlap, of masks or else of boxes, if the finding has
-:data:`FOR_OVERLAP` times as many cases; the grid hit rate, but only as an average, and not for a file whose cells
-differ from the cells of its points, because such cells ask about a second place. Of these scores, a board shows those
-that its number of cases allows (:mod:`reveal_leaderboard.release.release`).
+A finding is shown if it has at least `min_cell` cases. Each further score of a finding answers one more question about
+the same locations, so only three are shown: the hit rate; the overlap of masks, or else of boxes, if the finding has
+:data:`FOR_OVERLAP` times as many cases; and the grid hit rate, only as an average. The grid hit rate is not shown for a
+file whose cells differ from the cells of its points, because such cells ask about a second location. A board shows the
+scores that its number of cases allows (:mod:`reveal_leaderboard.release.release`).
 
 Intervals of hit rates are computed from the shown proportion and the numbers of cases and patients, see
 :mod:`reveal_bench.kinds.scored`; overlaps keep their own intervals.
@@ -33,7 +33,7 @@ FOR_OVERLAP = 2.5
 def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
     """Return the scores of findings with at least `min_cell` cases; `box_iou` only if masks are not scored."""
     rows = rows.with_reference()
-    # The references alone decide where chance is defined; a handmade row may lack it.
+    # Only the references decide where chance is defined; rows made by hand may lack it.
     n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
     visible_findings = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
     many = tuple(finding for finding in visible_findings if n_cases[finding] >= FOR_OVERLAP * min_cell)

@@ -1,4 +1,4 @@
-"""Files of localization predictions: recognition of their format by content, reading of entries, and the writer.
+"""Files of localization predictions: recognition of the format by content, reading of entries, and writing.
 
 Formats
 -------
@@ -17,8 +17,8 @@ An empty list of points or contours is not a prediction. COCO results are a list
 since a number could count from 0 or from 1, in any order; ``category``, ``name`` or ``finding`` may hold the name
 instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
 
-To add a field: :data:`FIELDS` here, its rule in ``checks.py``, its column in ``predictions/tables.py``, and its value
-in ``records.py``.
+To add a field, extend :data:`FIELDS` here, the rules in ``checks.py``, the columns in ``predictions/tables.py``, and
+the records in ``records.py``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GEOMETRY_OF = {
 }
 _COCO_NAMES = ("category_id", "category", "name", "finding")
 _COCO_KEPT = ("image_id", "score", "bbox", "segmentation")
-_MOST_NAMED = 10  # unknown fields of one entry
+_MOST_NAMED = 10  # largest number of unknown fields reported for one entry
 _COCO_IGNORED = ("id", "area", "iscrowd")
 
 
@@ -273,7 +273,7 @@ def _plain(value: float) -> float | int:
 
 
 def place_fields(place: Any) -> dict[str, Any]:
-    """Return the fields of a line for a place that Python code gives without other fields.
+    """Return the fields of a line for a location given in Python without other fields.
 
     Examples
     --------

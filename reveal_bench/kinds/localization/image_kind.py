@@ -1,4 +1,4 @@
-"""Parts of kinds of benchmark whose rows are images with drawings, such as the dataset and its display."""
+"""Parts that localization and detection share, because their rows are images with drawings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.rows import Fault, Row
 
 ImagesT = TypeVar("ImagesT", bound="ImageManifest")
-"""The manifest of a split of images."""
+"""Manifest of a split of images."""
 
 
 class ImageData(Data["LocalizationRecord"]):
@@ -220,7 +220,7 @@ class ImagePredictions(Predictions["LocalizationPrediction", ImagesT, RowsT]):
 
 
 class ImageReaders(Readers["LocalizationRecord", "LocalizationPrediction", "Drawn"]):
-    """Readers' own drawings as references and predictions of images."""
+    """Readers' drawings, used as references or as predictions of images."""
 
     @override
     def by_reading(self, record: LocalizationRecord, reading: Drawn) -> LocalizationRecord:

@@ -1,14 +1,12 @@
-"""The linter: reports all problems of a prediction file in one pass, knowing only the public manifest.
+"""Linter of localization files, which reports all problems in one pass and knows only the public manifest.
 
-Conventions
------------
-The linter never sees a reference, so everything it says may be shown to anybody. It returns either a report with errors
-and no predictions, or a report without errors whose predictions can be scored unchanged.
+The linter never sees a reference, so its reports may be shown to anyone. It returns either a report with errors and no
+predictions, or a report without errors whose predictions can be scored unchanged.
 
 This module runs the steps in order and has the checks that need several predictions: masks (whose run lengths are read
-all at once), duplicates, pairs that are not asked, missing pairs. It also has those that need the whole file:
-suspicious patterns of coordinates, collapsed predictions, statistics. A pattern is a warning, never an error, because
-an odd file may be correct. All rules: :data:`reveal_bench.predictions.rules.RULES`.
+all at once), duplicates, pairs that are not asked, missing pairs. It also contains the checks that need the whole file:
+suspicious patterns of coordinates, collapsed predictions, and statistics. A pattern is a warning, never an error,
+because an odd file may be correct. All rules: :data:`reveal_bench.predictions.rules.RULES`.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from reveal_bench.words import count_text
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram of mask area / image area; empty masks have their own bin."""
 
-_FEW = 10  # minimum number of located predictions for a pattern of coordinates
+_FEW = 10  # smallest number of located predictions for reporting a pattern of coordinates
 _RESIZED_TO = 1024
 _MUCH_LARGER = 1.5
 _ASK_ALL = "; score a detector on a folder built with `--task detection`, where every finding is asked"
@@ -112,7 +110,7 @@ def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Any, int, int]]:
 
 
 def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
-    """Warn of collapse as MedGemma showed it in paper 000: the same cell for nearly every image."""
+    """Warn of collapsed predictions, such as MedGemma's in paper 000: the same cell for nearly every image."""
     pointed = [draft for draft in drafts if draft.cell is not None or draft.points]
     for finding, ((points, cell, *_), n_same, n) in _commonest(pointed).items():
         if n >= _COLLAPSED_OF and n_same > _COLLAPSED_SHARE * n:
@@ -126,7 +124,7 @@ def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
 
 
 def describe(drafts: Sequence[Draft], manifest: ImageManifest, n_missing: int) -> dict[str, Any]:
-    """Return statistics of a file for people.
+    """Return statistics of a file for display.
 
     Returns
     -------
@@ -182,7 +180,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
     Parameters
     ----------
     path : file of any accepted format, see :mod:`reveal_bench.kinds.localization.formats`
-    manifest : what the split asks
+    manifest : public manifest of the split
     options : see :class:`~reveal_bench.predictions.limits.LintOptions`; allowed missing pairs are scored as misses
 
     Returns
@@ -192,7 +190,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
     Raises
     ------
     OSError
-        If the file cannot be read. Its content never raises.
+        If the file cannot be read. The content of the file never raises an error.
     ValueError
         If `grid` is out of range.
     """
@@ -280,7 +278,9 @@ def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limit
         first.filled = rasterize_polygons([contour for draft in same for contour in draft.polygons], first.row.size)
         first.area = int(pack_masks([first.filled]).areas[0])
         if first.area == 0:
-            checker.warning(first, "empty-mask", "polygons", "the contours of a pair that is asked for hold no pixel")
+            checker.warning(
+                first, "empty-mask", "polygons", "the contours of a pair that is asked for contain no pixel"
+            )
 
 
 def filling_work(draft: Draft) -> int:

@@ -10,7 +10,7 @@ from reveal_bench.masks import pack_masks
 
 
 def kind_of_answer(prediction: LocalizationPrediction | None) -> str:
-    """Return the part of a prediction that is scored as its point: "point", "box", "cell", "mask" or "none"."""
+    """Return which part of a prediction is scored as its point: "point", "box", "cell", "mask" or "none"."""
     if prediction is None:
         return "none"
     for kind, value in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
@@ -56,7 +56,9 @@ def cells_of(
 
 
 def kind_of_cell(prediction: LocalizationPrediction | None, *, grid: Grid, size: tuple[int, int]) -> str:
-    """Return "cell" if a prediction names a cell other than its point's, else the part that is scored as its point."""
+    """Return "cell" if a prediction names a cell other than its point's, otherwise the part that is scored as its
+    point.
+    """
     kind = kind_of_answer(prediction)
     if prediction is None or prediction.cell is None:
         return kind

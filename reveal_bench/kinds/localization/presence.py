@@ -1,8 +1,8 @@
 """Presence of findings: scores of images with and without a finding, if a benchmark asks for all findings.
 
 A case is an image and a finding that is labelled present or absent, with a prediction that has a score. Other pairs are
-left out, and a note says how many. The metric is AUROC (paper 002 prints it beside each finding of Fig. 2), with
-percentiles of replicates as intervals.
+left out, and a note says how many. The metric is AUROC (paper 002 prints it beside each finding of Fig. 2), with the
+intervals of :mod:`reveal_bench.metrics.ranking_intervals`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 
 @dataclass(frozen=True)
 class Presence:
-    """The scores and labels of findings.
+    """Confidence scores and presence labels of findings.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Presence:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence on the number of questions without a score, if there are any."""
+        """Sentence on the number of questions without a score, if there are any."""
         n = len(self.findings) + self.n_without_confidence
         return (f"{self.n_without_confidence:,} of {n:,} questions have no score, and do not count in AUROC",) * (
             self.n_without_confidence > 0

@@ -1,14 +1,14 @@
-"""The dataclasses that cross modules, and how they are read back from a dataset folder.
+"""Records, manifest and predictions of localization, and how they are read from a dataset folder.
 
 Conventions
 -----------
-A *dataset folder* is a Hugging Face dataset repository on disk. This module reads its parts
+A *dataset folder* is a Hugging Face dataset repository on disk. This module reads these files of the folder
 
 * ``manifest/benchmark.json``: benchmark, version, findings, protocol, and one entry per split;
 * ``manifest/<split>.parquet``: the public manifest: image_id, study_id, view, width, height, asked (finding names);
 * ``localization/<split>-*.parquet``: the references, one row per image (columns of :class:`LocalizationRecord`).
 
-A public folder holds the manifest of its holdout but not the holdout's references; those are in a separate folder.
+A public folder contains the manifest of its holdout but not the holdout's references; these are in a separate folder.
 Points and boxes are in pixels of the full-size image, see :mod:`reveal_bench.geometry`.
 """
 
@@ -26,7 +26,9 @@ from reveal_bench.masks import Rle
 
 Reader = Literal["ground_truth", "human_benchmark", "individual"]
 READERS: tuple[Reader, ...] = ("ground_truth", "human_benchmark", "individual")
-"""Kinds of reader: consensus or reference reader; readers compared with models; one of several before a consensus."""
+"""Kinds of reader: consensus or reference reader, readers with whom models are compared, and single readers before a
+consensus.
+"""
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 Polygons = tuple[tuple[Point, ...], ...]
@@ -47,7 +49,7 @@ class Annotation:
     n_instances : int
         Number of contours (or boxes) drawn.
     area_px : int
-        Foreground pixels of the mask (of the union of the boxes, whole pixels, without a mask).
+        Number of foreground pixels of the mask; without a mask, of the union of the boxes in whole pixels.
     boxes_xywh : boxes as the source draws them, one per instance; empty if it draws none
     reader_id : id of an individual reader; None for other kinds of reader
     """
@@ -83,7 +85,8 @@ class LocalizationRecord:
     missing : findings that are present but have no ground-truth mask
     picture : the file of the pixels, set by a source; the folder writer reads it and fills in the hashes, the pipeline
         and, if the record has none, the spacing
-    image : file bytes instead, or None when pixels are withheld; `image_name` is its file name in the source
+    image : bytes of the file if there is no `picture`, or None if pixels are withheld; `image_name` is its file name in
+        the source
     source_sha256 : hash of the file that the user holds
     pixel_pipeline : how the published pixels were made; "original bytes" for an unchanged JPEG or PNG
     """
@@ -126,7 +129,7 @@ class LocalizationRecord:
         return None
 
     def asked(self, asks: str) -> list[str]:
-        """Return the findings a model is asked for: those with a non-empty ground truth, or all findings."""
+        """Return the findings that a model is asked for: those with a non-empty ground truth, or all findings."""
         if asks == "all":
             return list(self.label_status)
         drawn = {a.finding for a in self.annotations if a.reader == "ground_truth" and a.area_px > 0}
@@ -135,7 +138,7 @@ class LocalizationRecord:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One image of the public manifest: its size and the findings a model is asked for."""
+    """Image of the public manifest, with its size and the findings that a model is asked for."""
 
     image_id: str
     study_id: str
@@ -152,7 +155,7 @@ class ManifestRow:
 
 @dataclass(frozen=True)
 class ImageManifest:
-    """The questions of a split of images; the linter uses nothing else."""
+    """Questions of a split of images; the linter uses nothing else."""
 
     kind: ClassVar[str] = "localization"
 
@@ -174,12 +177,11 @@ class LocalizationPrediction:
 
     Attributes
     ----------
-    points : tuple of (x, y), box : [x, y, width, height], cell : grid cell, mask : Rle Each may be missing, but not
-        all.
+    points : tuple of (x, y), box : [x, y, width, height], cell : grid cell, mask : Rle At least one of these is given.
     score : float or None
         The model's confidence that the finding is present.
     line : int
-        Line (or entry, counted from 1) of the file it came from.
+        Line (or entry, counted from 1) of the prediction in its file.
     """
 
     image_id: str
@@ -222,7 +224,7 @@ def read_localization(
     Raises
     ------
     ValueError
-        If the folder has no such split, or holds only its manifest because its references are private.
+        If the folder has no such split, or contains only its manifest because its references are private.
     """
     return list(each_localization(folder, split, config=config, contours=contours))
 
@@ -236,7 +238,7 @@ def each_localization(
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
     how: dict[str, Any] = {"leave_out": ["image", "annotations.polygons"]}
-    if contours:  # of one image they take a megabyte and more
+    if contours:  # the contours of one image take a megabyte or more
         how = {"leave_out": ["image"], "at_once": 16}
     for shard in shards:
         for row in read_rows(shard, **how):

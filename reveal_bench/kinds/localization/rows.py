@@ -1,12 +1,12 @@
-"""Rows of a localization dataset: the Features, record -> row, the rules for rows, and their counts.
+"""Rows of a localization dataset: their Features, conversion from records, rules and counts.
 
 The columns are the fields of :class:`reveal_bench.kinds.localization.records.LocalizationRecord`, one row per image.
 ClassLabel codes are positions in the benchmark's findings and in `records.READERS`, `records.VIEWS`,
-`records.SPACING_SOURCES`. Coordinates are float64: a polygon rounded to float32 no longer fills to the mask that was
-published with it.
+`records.SPACING_SOURCES`. Coordinates are float64: if a polygon is rounded to float32, filling it no longer gives the
+mask that was published with it.
 
-In a *blank* row (the inputs of a holdout) all columns about findings are null or empty. So are the hashes of file and
-pixels, which would identify images to those who hold the files.
+In a *blank* row (the inputs of a holdout) all columns about findings are null or empty. The hashes of file and pixels
+are null, too, because they would identify images to those who have the files.
 
 A fault is (field, rule, value). Masks and pictures are checked elsewhere. Codes without names and missing lists are
 found by an earlier check.
@@ -160,7 +160,7 @@ def blank_row(row: Row) -> Row:
 
 
 def mask_features(findings: Sequence[str]) -> Features:
-    """Return the Features of the config `masks`, which people look at: a picture per image and finding."""
+    """Return the Features of the config `masks`, which has a picture for viewing per image and finding."""
     from datasets import ClassLabel, Features, Image, Value
 
     label = ClassLabel(names=list(findings))
@@ -282,7 +282,7 @@ def findings_drawn(row: Row, findings: Sequence[str]) -> list[str]:
 
 @dataclass
 class LocalizationTally(Tally):
-    """Counts of images, one per row.
+    """Counts of the images of a split.
 
     Attributes
     ----------
@@ -361,7 +361,7 @@ class LocalizationTally(Tally):
 
     @override
     def missing(self, findings: Sequence[str]) -> str:
-        """Return how often a finding is present without a drawing, in words."""
+        """Return, in words, how often a finding is present without a drawing."""
         total = sum(self.not_drawn.values())
         each = ", ".join(f"{findings[i]} {n:,}" for i, n in sorted(self.not_drawn.items()) if n)
         if not each:
@@ -375,7 +375,9 @@ class LocalizationTally(Tally):
         return [len(self.reader_ids), spread] if self.reader_ids else []
 
     def _what_is_drawn(self) -> str:
-        """Return "masks", "boxes", "masks or boxes" or "drawn", according to the ground truth, or else to readers."""
+        """Return "masks", "boxes", "masks or boxes" or "drawn", according to the ground truth, otherwise to the
+        readers' drawings.
+        """
         truth = {place for place in self.drawn if place[1] == "ground_truth"} or set(self.drawn)
         n_drawn, n_masks = (sum(counts[place] for place in truth) for counts in (self.drawn, self.masks))
         if n_drawn == 0:

@@ -1,8 +1,8 @@
-"""Predictions and references -> per-case rows -> Estimates.
+"""Scores of localization: rows of cases from predictions and references, and estimates from rows.
 
 Conventions
 -----------
-There is one row per image x finding whose reference is not empty (and, where a benchmark asks for all findings, per
+There is one row per image x finding whose reference is not empty (and, if a benchmark asks for all findings, per
 predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission if at least one of
 its predictions has what the metric needs; a metric that does not apply is absent from the rows.
 
@@ -16,11 +16,11 @@ miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 only in `mask
 in the published code, an absent mask counts as an empty one.
 
 References without a mask are boxes, one per instance (sources that draw nothing else). Points and cells are scored
-against their union, which contains a pixel if a box contains its centre (:mod:`reveal_bench.masks`). A box is scored
-against the tight box around all of them, just as a mask reference is reduced to its tight box. So if a finding has
-several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: for such references
-`mask_iou` and `mask_iou_all` are undefined. If no reference is a mask they are absent from the rows, and
-:attr:`CaseRows.notes` says so.
+against the union of the boxes, which contains a pixel if a box contains its centre (:mod:`reveal_bench.masks`). A box
+is scored against the tight box around all boxes, just as a mask reference is reduced to its tight box. So if a finding
+has several boxes, a box around one of them cannot reach an IoU of 1. A mask is not compared with boxes: for such
+references `mask_iou` and `mask_iou_all` are undefined. If no reference is a mask, these metrics are absent from the
+rows, and :attr:`CaseRows.notes` says so.
 
 If a benchmark asks for all findings, confidence scores say whether a finding is present, and AUROC is added to the
 other metrics (:mod:`reveal_bench.kinds.localization.presence`).
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The reference of a case, which a prediction is compared with.
+    """Reference of a case, with which a prediction is compared.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ SIZES = (
 )
 """Strata of references by the proportion of the image that they cover: name, lower bound, upper bound (exclusive).
 
-An empty reference is in none of them."""
+An empty reference is in no stratum."""
 SHARE = "share of the image"
 """The key of the references' sizes among the metrics of a batch, and in rows kept as arrays."""
 _TEXTS = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
@@ -164,9 +164,9 @@ class CaseRows(Rows):
         named cell that is the point's own cell counts as the point's.
     values : dict from metric to float array (n_cases,)
     all_images : every (image_id, patient_id) of the split, with or without rows: the units that are resampled
-    notes : sentences that people need to interpret the scores
+    notes : sentences needed to interpret the scores
     views : image_id -> view, if known
-    scores : float array (n_cases,), the model's confidence that the finding is present; NaN if it gave none
+    scores : float array (n_cases,), the model's confidence that the finding is present; NaN if it gave no confidence
     shares : float array (n_cases,), proportion of the image that the reference covers; empty if unknown
     presence : the scores of all findings that were asked, present or not; None if only present findings are asked
     """
@@ -206,7 +206,7 @@ class CaseRows(Rows):
     ) -> list[Estimate]:
         """Return the estimates of :func:`summarize`, and AUROC for the whole split.
 
-        For a stratum all units of the split are resampled, too.
+        For a stratum, all units of the split are resampled, too.
 
         Raises
         ------
@@ -262,7 +262,7 @@ class CaseRows(Rows):
 
     @override
     def of_patients(self, patients: Collection[str]) -> CaseRows:
-        """Return the rows as if the split held only `patients`."""
+        """Return the rows as if the split contained only `patients`."""
         chosen = frozenset(patients)
         kept = np.array([patient in chosen for patient in self.patient_ids], bool)
         images = tuple(pair for pair in self.all_images if pair[1] in chosen)
@@ -285,7 +285,7 @@ class CaseRows(Rows):
 
     @override
     def comparable(self) -> CaseRows:
-        """Return the same cases, with undefined values for cases without a reference."""
+        """Return the same cases, with undefined values if they have no reference."""
         if "point_hit" not in self.values:
             return self
         has_reference = ~np.isnan(self.values["point_hit"])
@@ -338,7 +338,7 @@ class CaseRows(Rows):
 
     @override
     def to_table(self) -> pa.Table:
-        """Return a table: image_id, patient_id, finding, the kinds and a column per metric (null = undefined)."""
+        """Return a table: image_id, patient_id, finding, the kinds, and a column per metric (null if undefined)."""
         import pyarrow as pa
 
         columns = {
@@ -365,8 +365,8 @@ def score_localization(
     Parameters
     ----------
     predictions : at most one per (image, finding); predictions for pairs without a row are ignored
-    records : references; only their ground truth is used. With "present", only a few are in memory at a time
-    findings : vocabulary of the benchmark
+    records : references; only their ground truth is used. With "present", only a few records are in memory at a time
+    findings : all findings of the benchmark
     grid : cells per side
     asks : {"present", "all"}
         With "all", a predicted mask without a reference adds a row, in which only `mask_iou_all` is defined.
@@ -561,13 +561,13 @@ def resample_systems(
     findings: Sequence[str],
     with_means: bool = True,
 ) -> list[dict[str, BootstrapMeans]]:
-    """Return means per finding of several systems on one split: on the data, and on the same replicates.
+    """Return means per finding of several systems on one split, in the data and in the same replicates.
 
     `with_means` as in :func:`~reveal_bench.metrics.bootstrap.bootstrap_columns`.
 
     Returns
     -------
-    list, per system, of dict from metric to BootstrapMeans with a group per finding
+    list with, for each system, a dict from metric to BootstrapMeans with a group per finding
 
     Raises
     ------

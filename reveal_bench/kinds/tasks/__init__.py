@@ -1,4 +1,4 @@
-"""Tasks: open questions on studies, whose answers readers rate (paper 001). A row is a task."""
+"""Tasks kind of benchmark: open questions on studies, whose answers readers rate (paper 001). A row is a task."""
 
 from __future__ import annotations
 
@@ -352,4 +352,4 @@ TASKS: Kind[TaskRecord, TaskAnswer, TaskManifest, RubricRows, object] = Kind(
     release=TasksRelease(),
     display=TasksDisplay(),
 )
-"""Answers in words, with boxes where a task asks for them."""
+"""Answers in words, with boxes if a task asks for them."""

@@ -1,8 +1,8 @@
 """Conversion of answers to tasks, readers' ratings and rows of ratings to arrays, and the marks of answers.
 
-See :mod:`reveal_bench.kinds.arrays`. Images are indices into the task's images, in their order. Texts are joined UTF-8,
-with the position where each ends. Ratings identify their answer by its position and their reader by a number, because
-child processes do not need readers' names. A score of 0 stands for a missing score.
+See :mod:`reveal_bench.kinds.arrays`. Images are indices into the task's images, in their order. Texts are joined as
+UTF-8, with the position at which each ends. Ratings identify their answer by its position and their reader by a number,
+because child processes do not need readers' names. A score of 0 stands for a missing score.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
 MODEL = "submission"
-"""The name of the model in ratings that were read back."""
+"""Model name in ratings that were rebuilt from arrays."""
 
 
 class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
@@ -64,7 +64,9 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
                 for box in answer.boxes
             ]
         except (KeyError, ValueError) as error:
-            raise ValueError(f"answers must be to the manifest's tasks and on their images, got {error}") from None
+            raise ValueError(
+                f"answers must be for tasks of the manifest, with boxes on their images, got {error}"
+            ) from None
         boxes = [box for answer in predictions for box in answer.boxes]
         answer_text, answer_ends = _joined([answer.answer for answer in predictions])
         label_text, label_ends = _joined([box.label for box in boxes])
@@ -171,15 +173,17 @@ def _sizes(images: dict[str, list[int]]) -> dict[str, tuple[int, int]]:
 
 
 def _joined(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return (text, ends): the joined UTF-8 of all texts, and the position where each ends."""
+    """Return (text, ends): the joined UTF-8 of all texts, and the position at which each ends."""
     encoded = [text.encode() for text in texts]
     return np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([len(one) for one in encoded], dtype=np.int64)
 
 
 def _parted(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], n: int, most: int) -> list[str]:
-    require(len(ends) == n, f"a text must end {n} times, it ends {len(ends)} times")
+    require(len(ends) == n, f"there must be {n} ends of texts, got {len(ends)}")
     places = [0, *ends.tolist()]
-    require(places == sorted(places) and places[-1] == len(text), "texts must follow one another to the end")
+    require(
+        places == sorted(places) and places[-1] == len(text), "ends of texts must rise to the end of the joined text"
+    )
     data = text.tobytes()
     try:
         parts = [data[start:stop].decode() for start, stop in pairwise(places)]
@@ -198,7 +202,7 @@ def marks_of(
 
 
 def _task_answers(answers: Sequence[TaskAnswer]) -> list[Item]:
-    """Return an entry per answer; a run of white space counts as one space."""
+    """Return an entry per answer; a sequence of white space counts as one space."""
     return [
         (p.task_id, " ".join(p.answer.split()), *((b.image_id, b.label, [f"{v:.9g}" for v in b.box]) for b in p.boxes))
         for p in answers
@@ -210,6 +214,6 @@ def _task_items(answers: Sequence[TaskAnswer]) -> Iterator[Item]:
 
 
 def signs_of(answers: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
-    """Return a sign if all tasks have the same answer."""
+    """Return a sign of probing if all tasks have the same answer."""
     texts = {text for _, text in _task_items(answers)}
     return ["Every task has the same answer."] if len(answers) > 1 and len(texts) == 1 else []

@@ -38,6 +38,6 @@ def _group(record: TaskRecord) -> str:
 def _marks(
     films: Sequence[CaseFilm], group: str, boxes: Sequence[tuple[str | None, tuple[float, float, float, float]]]
 ) -> tuple[Mark, ...]:
-    """Return boxes as marks; a box without an image is drawn on the first image."""
+    """Return boxes as marks; a box that names no image is drawn on the first image."""
     places = {film.image_id: n for n, film in enumerate(films)}
     return tuple(Mark(places.get(image_id or "", 0), group, boxes=(box,)) for image_id, box in boxes)

@@ -1,4 +1,4 @@
-"""The linter of tasks-type files: one answer per line, as text, with the boxes that it draws.
+"""Linter of tasks-type files, with one answer per line, as text, and the boxes that it draws.
 
 Conventions
 -----------
@@ -8,7 +8,7 @@ are in pixels of an image of the task and inside it. An answer is plain text. Li
 characters, and characters that reverse the direction of writing, are refused, so that readers see exactly what the file
 contains.
 
-As everywhere in this package, the linter knows the public manifest only, notes all problems, and repairs nothing.
+The linter knows only the public manifest, reports all problems, and repairs nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
     Parameters
     ----------
     path : JSONL, plain or compressed
-    manifest : the tasks asked
+    manifest : public manifest with the tasks asked
     options : see :class:`~reveal_bench.predictions.limits.LintOptions`; missing answers get the lowest ratings, and the
         limits of one answer are :data:`ANSWER_LIMITS`
 
@@ -70,7 +70,7 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
     Raises
     ------
     OSError
-        If the file cannot be read. Its content never raises.
+        If the file cannot be read. The content of the file never raises an error.
     """
     limits = options.limits
     log, data = open_source(path, limits, options.name)
@@ -118,7 +118,7 @@ def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterato
 
 
 class AnswerChecker:
-    """Checks entries one by one; remembers the line of each task's answer, and the answers that lack boxes."""
+    """Checker of entries, which stores the line of each task's answer, and the answers that lack boxes."""
 
     def __init__(self, manifest: TaskManifest, limits: Limits, log: ProblemLog) -> None:
         self.first_line: dict[str, int] = {}
@@ -270,7 +270,9 @@ def _note_patterns(answers: list[TaskAnswer], without_boxes: list[str], log: Pro
 
 
 def _statistics(answers: list[TaskAnswer]) -> dict[str, Any]:
-    """Return the characters of the answers, the number of boxes, and the proportion of the most common answer."""
+    """Return the lengths of the answers in characters, the number of boxes, and the proportion of the most common
+    answer.
+    """
     lengths = sorted(len(answer.answer) for answer in answers)
     n = len(answers)
     middle = (lengths[(n - 1) // 2] + lengths[n // 2]) / 2 if n else 0

@@ -1,4 +1,4 @@
-"""Open tasks on studies: the records of tasks-type benchmarks (paper 001), and how they are read from a dataset folder.
+"""Records of tasks-type benchmarks, open tasks on studies (paper 001), and how they are read from a dataset folder.
 
 Conventions
 -----------
@@ -12,12 +12,12 @@ module reads these files of a dataset folder:
 * ``manifest/<split>.parquet`` with ``tasks/`` or, if the references are private, ``holdout_inputs/``: the questions of
   a split (:class:`TaskManifest`), which are all that a linter uses.
 
-:func:`rating_array` brings ratings into the form that :mod:`reveal_bench.metrics.ordinal` takes.
+:func:`rating_array` converts ratings into the arrays that :mod:`reveal_bench.metrics.ordinal` uses.
 
 Six criteria are each scored from 1 (poor) to 5 (excellent); the first four judge the text, the last two the boxes drawn
 on an image. The meaning of each score (:data:`RUBRIC`) follows the published scoring criteria of the ReXecution
-framework (paper 001, section 3.3, and its supplement); the wording here is our own, and the published text decides
-where the two differ.
+framework (paper 001, section 3.3, and its supplement); the wording here is different, and the published text is
+decisive if the two differ.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def read_tasks(folder: AnyFolder, split: str) -> list[TaskRecord]:
     Raises
     ------
     ValueError
-        If the folder has no such split, or holds only its manifest because its references are private.
+        If the folder has no such split, or contains only its manifest because its references are private.
     """
     return [_task(row) for row in _rows(folder, split, "tasks", leave_out=("images", "prior_images"))]
 
@@ -232,8 +232,8 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
 
     Returns
     -------
-    float array (n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`, NaN where the reader gave
-    no score
+    float array (n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`, NaN if the reader gave no
+    score
 
     Raises
     ------

@@ -1,7 +1,8 @@
-"""Rows of a tasks dataset, one per task, and rows of its ratings: the Features, record -> row, rules and counts.
+"""Rows of a tasks dataset, one per task, and rows of its ratings: their Features, conversion from records, rules and
+counts.
 
 The columns are the fields of :class:`~reveal_bench.kinds.tasks.records.TaskRecord`; `image_ids`, `images` and
-`image_facts` run in parallel. In a *blank* row (the inputs of a holdout) all answers and hashes are null or empty.
+`image_facts` are parallel. In a *blank* row (the inputs of a holdout) all answers and hashes are null or empty.
 
 A fault is (field, rule, value). Pictures are checked elsewhere. Codes without names and missing lists are found by an
 earlier check.
@@ -94,7 +95,7 @@ def ratings_features() -> Features:
 
 
 def task_row(record: TaskRecord, developed: Sequence[PublishedPicture | None]) -> Row:
-    """Return the row of a task; `developed` holds the pictures of its images and then of its prior images.
+    """Return the row of a task; `developed` contains the pictures of its images and then of its prior images.
 
     Raises
     ------
@@ -187,7 +188,7 @@ def rating_faults(row: Row) -> Iterator[Fault]:
 
 @dataclass
 class TasksTally(Tally):
-    """Counts of tasks, one per row; `positives` are per category.
+    """Counts of the tasks of a split; `positives` are per category.
 
     Attributes
     ----------
@@ -225,7 +226,7 @@ class TasksTally(Tally):
 
     @override
     def add_extra(self, config: str, row: Row) -> None:
-        """Count one row of an extra table; for a rating, count its scores, too."""
+        """Count one row of an extra table; for a rating, also count its scores."""
         super().add_extra(config, row)
         if config != "ratings":
             return
@@ -237,7 +238,7 @@ class TasksTally(Tally):
 
     @override
     def missing(self, findings: Sequence[str]) -> str:
-        """Return how many tasks have no reference answer, in words."""
+        """Return, in words, how many tasks have no reference answer."""
         return f"{self.n_rows - self.with_answer:,} of {self.n_rows:,} tasks have no reference answer"
 
     @override

@@ -1,9 +1,10 @@
-"""Tasks-type benchmarks: readers' ratings of one submission's answers -> per-task rows -> Estimates.
+"""Scores of tasks-type benchmarks: rows of tasks from readers' ratings of one submission's answers, and estimates from
+rows.
 
 Conventions
 -----------
-There is one row per task. Each reader scored an answer on six criteria from 1 to 5; an answer's score on a criterion is
-the mean of its readers, and its *content* the least of process, execution and synthesis after that mean, as in
+There is one row per task. Each reader scores an answer on six criteria from 1 to 5. An answer's score on a criterion is
+the mean over its readers. Its *content* is the smallest of process, execution and synthesis after averaging, as in
 :mod:`reveal_bench.metrics.ordinal`. An answer's *overall* score is the mean of its four text criteria: every answer has
 these, while picture criteria are scored only if boxes were drawn, which the sender decides.
 
@@ -115,8 +116,8 @@ class RubricRows(Rows):
     ) -> list[Estimate]:
         """Return the estimates of :func:`summarize_rubric`.
 
-        For a stratum, only the units of its own tasks are resampled. The overall score is always over its four
-        criteria, whatever `groups` are.
+        For a stratum, only units that have its tasks are resampled. The overall score is always over its four criteria,
+        whatever `groups` are.
 
         Raises
         ------
@@ -152,7 +153,7 @@ class RubricRows(Rows):
         Raises
         ------
         ValueError
-            If a metric is not the mean score, or as :func:`resample_rubrics`.
+            If a metric is not the mean score, or for the reasons of :func:`resample_rubrics`.
         """
         unknown = sorted(set(metrics) - {"rubric_mean"})
         if unknown:
@@ -177,7 +178,7 @@ class RubricRows(Rows):
 
     @override
     def of_patients(self, patients: Collection[str]) -> RubricRows:
-        """Return the rows as if the split held only `patients`."""
+        """Return the rows as if the split contained only `patients`."""
         chosen = frozenset(patients)
         return self.take(np.array([patient in chosen for patient in self.patient_ids], bool))
 
@@ -210,7 +211,7 @@ class RubricRows(Rows):
         return of_criteria | {name: np.where(category == name, overall, np.nan) for name in CATEGORIES}
 
     def take(self, kept: npt.NDArray[np.bool_]) -> RubricRows:
-        """Return the tasks for which `kept` is true."""
+        """Return the tasks for which `kept` is True."""
         chosen = np.flatnonzero(kept).tolist()
         return RubricRows(
             tuple(self.task_ids[i] for i in chosen),
@@ -338,7 +339,7 @@ def resample_rubrics(
     resampling: Resampling = Resampling(),
     columns: Sequence[str] = OVERALL_CRITERIA,
 ) -> list[BootstrapMeans]:
-    """Return mean scores of several systems on the same tasks, on the same replicates.
+    """Return mean scores of several systems on the same tasks, in the same replicates.
 
     Parameters
     ----------
@@ -413,7 +414,7 @@ def disclose_ratings(
     names = (*REPORTED, *CATEGORIES)
     if len(rows) < min_cell:
         return Disclosure((), (), names, f"Nothing can be shown: this split has fewer than {min_cell} tasks.")
-    # What a board releases keeps percentiles, whatever the default at home
+    # A board's scores keep percentile intervals, whatever the default of `reveal-bench score`
     estimates = summarize_rubric(rows, resampling.by("percentile"))
     counts = {e.finding: e.n for e in estimates if e.metric == "rubric_mean"}
     visible = tuple(name for name in names if counts[name] >= min_cell)

@@ -98,9 +98,9 @@ def test_ratings_come_back_with_numbers_for_readers() -> None:
 
 
 def test_what_is_of_no_task_or_answer_is_not_written() -> None:
-    with pytest.raises(ValueError, match="must be to the manifest's tasks"):
+    with pytest.raises(ValueError, match="must be for tasks of the manifest"):
         write_canonical(io.BytesIO(), [TaskAnswer("t9", "x")], MANIFEST)
-    with pytest.raises(ValueError, match="must be to the manifest's tasks"):
+    with pytest.raises(ValueError, match="must be for tasks of the manifest"):
         write_canonical(io.BytesIO(), [TaskAnswer("t1", "x", (AnswerBox("a2", "", (0, 0, 1, 1)),))], MANIFEST)
     with pytest.raises(ValueError, match="must rate answered tasks, got a rating of 't1'"):
         write_canonical(io.BytesIO(), ANSWERS, MANIFEST, [Rating("t1", "m", "r", 1, 1, 1, 1)])
@@ -125,9 +125,9 @@ SPOILED: dict[str, tuple[Change, str]] = {
     "unknown image": (setting("box_image", [1, 0, 7]), "an index into the images of the task"),
     "box outside": (setting("boxes", [[0, 0.5, 60, 50], [1, 2, 3, 4], [0, 0, 1, 1]]), "must be inside the image"),
     "box is not a number": (setting("boxes", [[np.nan] * 4, [1, 2, 3, 4], [0, 0, 1, 1]]), "must be inside"),
-    "ends go back": (setting("answer_ends", [16, 10, 17]), "must follow one another"),
-    "ends beyond": (setting("answer_ends", [16, 17, 99]), "must follow one another"),
-    "an end fewer": (setting("answer_ends", [16, 18]), "a text must end 3 times"),
+    "ends go back": (setting("answer_ends", [16, 10, 17]), "must rise to the end"),
+    "ends beyond": (setting("answer_ends", [16, 17, 99]), "must rise to the end"),
+    "an end fewer": (setting("answer_ends", [16, 18]), "there must be 3 ends of texts"),
     "ends in a character": (setting("label_ends", [1, 2, 3]), "texts must be UTF-8"),
     "empty answer": (setting("answer_ends", [16, 16, 17]), "an answer must hold text"),
     "line below 0": (setting("line", [3, 1, -2]), "`line` must not be negative"),
