@@ -548,7 +548,7 @@ def numbers_of(argument: str, text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ArgumentError(argument, "must be numbers that rise, such as 40,65", repr(text)) from None
+        raise ArgumentError(argument, "must be increasing numbers, such as 40,65", repr(text)) from None
 
 
 def check_outside_datasets(out: Path | None, option: str) -> None:
