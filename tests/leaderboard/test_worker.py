@@ -20,6 +20,7 @@ from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.custody.scoring import read_cases
 from reveal_leaderboard.release.outcomes import ScoredOutcome
+from reveal_leaderboard.release.receipts import KEY_FILE
 from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store.blobs import Blobs
@@ -364,9 +365,21 @@ def test_a_damaged_count_fails_no_submission_and_stops_the_next_start(
     monkeypatch.setattr(desk.custody, "score", damaging)
     worker.run()
     assert desk.status(submission) == "queued"
+    assert_refused(desk, "delete this file")
+
+
+@pytest.mark.processes
+def test_a_worker_refuses_a_vault_with_a_damaged_key(desk: Desk) -> None:
+    desk.vault.mkdir()
+    (desk.vault / KEY_FILE).touch(mode=0o600)
+    assert_refused(desk, "contains no receipt key")
+
+
+def assert_refused(desk: Desk, message: str) -> None:
+    """A worker does not start because of its vault, and says why."""
     with desk.worker("--once") as process:
         assert process.wait(60) == 2
-    assert "delete this file" in " ".join((desk.root / "worker.log").read_text().replace("│", " ").split())
+    assert message in " ".join((desk.root / "worker.log").read_text().replace("│", " ").split())
 
 
 def test_a_worker_tells_that_it_lives(desk: Desk) -> None:

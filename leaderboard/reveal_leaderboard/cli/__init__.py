@@ -209,15 +209,11 @@ def worker(
         return
     with scratch_folder() as scratch, Custody(scratch / "custody") as custody:
         store = at.open_store()
-        process = Worker(
-            store,
-            at.open_blobs(),
-            holdouts,
-            custody,
-            store.settings,
-            lease_seconds=lease_seconds,
-            pause_before_finish=pause_before_finish,
-        )
+        times = {"lease_seconds": lease_seconds, "pause_before_finish": pause_before_finish}
+        try:
+            process = Worker(store, at.open_blobs(), holdouts, custody, store.settings, **times)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--vault") from None
         log_to_stderr([process.name, *store.settings.webhooks, *(word for key in holdouts for word in key)])
         try:
             senders = open_senders(store, os.environ)
