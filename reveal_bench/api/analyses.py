@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.analyses.confidence import CalibrationResult, judge_confidences
 from reveal_bench.analyses.operating import confidences_of_decisions
 from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, label_curves, reader_points
-from reveal_bench.api.bench import AnyBench, as_bench
+from reveal_bench.api.bench import AnyBench, as_bench, as_whole_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
@@ -551,7 +551,7 @@ def score_maps(
     ValueError
         If a map is damaged; the message names its file.
     """
-    opened = as_bench(bench, split)
+    opened = as_whole_bench(bench, split)
     manifest = asked_of(opened)
     files = found_maps(maps, manifest, names)
     records = list(opened.kind.data.read_references(opened.dataset, manifest.split))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FolderInfo, OpenFolder, chosen_split, open_folder
+from reveal_bench.kinds.folder import (
+    WHOLE_SPLIT,
+    FolderInfo,
+    OpenFolder,
+    Selection,
+    chosen_split,
+    open_folder,
+    select_findings,
+)
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
 
@@ -86,16 +94,71 @@ class Bench:
     folder : dataset folder
     split : name of the split
     info : content of ``manifest/benchmark.json``: benchmark, version, grid, findings, splits
+    selection : part of the split that is asked and scored, see :meth:`select`
     """
 
     folder: Path
     split: str
     info: FolderInfo
+    selection: Selection = WHOLE_SPLIT
+
+    def select(
+        self,
+        findings: Sequence[str] | str | None = None,
+        *,
+        ids: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Bench:
+        """Return the benchmark with a part of the questions, to score what was asked.
+
+        Scores and comparisons are over this part. Titles, JSON and signatures name it. A leaderboard takes no part.
+
+        Parameters
+        ----------
+        findings : names of findings or of the folder's groups of findings, also separated by commas
+        ids : ids of images, studies or tasks
+        limit : number of the first images, studies or tasks of the manifest, or of `ids`
+
+        Raises
+        ------
+        ArgumentError
+            If a finding or an id is unknown, or nothing is selected.
+
+        Examples
+        --------
+        >>> five = bench.select("Atelectasis, Cardiomegaly, Consolidation, Edema, Pleural Effusion")  # doctest: +SKIP
+        >>> rb.score("scores.csv", five)  # doctest: +SKIP
+        """
+        chosen = self.selection.findings
+        if findings is not None:
+            chosen = select_findings(findings, self.info, self.dataset.findings)
+        keys = self.selection.keys
+        if ids is not None or limit is not None:
+            keys = self._select_keys(ids, limit)
+        return replace(self, selection=Selection(chosen, keys))
+
+    def _select_keys(self, ids: Iterable[str] | None, limit: int | None) -> frozenset[str]:
+        whole = self.kind.questions.manifest_entries(self.manifest)
+        known = dict.fromkeys(entry[self.kind.key] for entry in whole if entry["asked"])
+        wanted = list(known) if ids is None else list(dict.fromkeys(ids))
+        if isinstance(ids, str) or not wanted:
+            raise ArgumentError("ids", f"must be a list of ids of {self.kind.items}", repr(ids))
+        unknown = [key for key in wanted if key not in known]
+        if unknown:
+            raise ArgumentError("ids", f"must be asked in {self}", repr(unknown[0]))
+        if limit is not None and limit < 1:
+            raise ArgumentError("limit", "must be at least 1", limit)
+        return frozenset(wanted[:limit])
+
+    @property
+    def part(self) -> str:
+        """The part of the split that is asked, such as "5 of 14 findings"; empty for all of it."""
+        return self.dataset.part(self.split, self.kind.items)
 
     @property
     def dataset(self) -> OpenFolder:
-        """The folder with its info, which saves reading the info again."""
-        return OpenFolder(self.folder, self.info)
+        """The folder with its info and the selection."""
+        return OpenFolder(self.folder, self.info, self.selection)
 
     @cached_property
     def kind(self) -> AnyKind:
@@ -125,7 +188,8 @@ class Bench:
         return References(self)
 
     def __str__(self) -> str:
-        return f"{self.info.benchmark} {self.info.version}, split {self.split}"
+        part = f", {self.part}" if self.part else ""
+        return f"{self.info.benchmark} {self.info.version}, split {self.split}{part}"
 
     def __repr__(self) -> str:
         entry = self.info.splits[self.split]
@@ -166,7 +230,11 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
         If the folder or split does not exist, `source` has another type, or a dataset does not lead back to its folder.
     """
     if isinstance(source, Bench):
-        return source if split in (None, source.split) else load(source.folder, split)
+        if split in (None, source.split):
+            return source
+        if source.selection != WHOLE_SPLIT:
+            raise ArgumentError("split", f"must be left out, or that of the selection, {source.split!r}", repr(split))
+        return load(source.folder, split)
     if _is_loaded(source):
         origin = _origin_of(source)
         return load(origin.source, split or origin.split, revision=revision or origin.revision)
@@ -183,6 +251,14 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
         folder = _download(source, revision)
     dataset = open_folder(folder)
     return Bench(folder, chosen_split(dataset, split), dataset.info)
+
+
+def as_whole_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
+    """Return an argument `bench` as :func:`as_bench` does, and refuse a part of a split."""
+    opened = as_bench(bench, split, runs=runs)
+    if opened.part:
+        raise ArgumentError("bench", "must be a whole split here", str(opened))
+    return opened
 
 
 def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:

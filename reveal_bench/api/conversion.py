@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_whole_bench
 from reveal_bench.api.inputs import frame_of
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
@@ -107,7 +107,7 @@ def convert(
     TableError
         If a file is not a table; the message names the line.
     """
-    opened = as_bench(bench, split)
+    opened = as_whole_bench(bench, split)
     if form != "table":
         return _drawn(source, opened, form, reader)
     named, images = _names(instances, categories, first_category)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench, as_whole_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.localization.records import ImageManifest
 from reveal_bench.saliency_maps.cutoffs import GATES, GateRule
@@ -118,7 +118,7 @@ def tune_saliency(
     ArgumentError
         As :func:`saliency`; or if no threshold has a value for a finding.
     """
-    opened = as_bench(bench, split)
+    opened = as_whole_bench(bench, split)
     files = found_maps(maps, asked_of(opened), names)
     records = list(opened.kind.data.read_references(opened.folder, split))
     return tune_thresholds(files, records, split, grid=grid, metric=metric, progress=progress)
@@ -150,7 +150,7 @@ def tune_gates(
     ArgumentError
         As :func:`saliency`; or if a map has no probability.
     """
-    opened = as_bench(bench, split)
+    opened = as_whole_bench(bench, split)
     files = found_maps(maps, asked_of(opened), names)
     records = list(opened.kind.data.read_references(opened.folder, split))
     return gates_of(files, records, split, rule=rule, fill=fill, grid=grid, progress=progress)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_whole_bench
 from reveal_bench.api.inputs import type_of
 from reveal_bench.api.scoring import read_ratings_given
 from reveal_bench.arguments import ArgumentError
@@ -97,7 +97,7 @@ def report(
 
         maps = {label or path.name: path for label, path in _labelled(runs)}
         page, notes = saliency_report(
-            maps, as_bench(bench, split), Path(out), human=human, progress=progress, **options
+            maps, as_whole_bench(bench, split), Path(out), human=human, progress=progress, **options
         )
         return WrittenReport(page, tuple(notes))
     if human is not None:
@@ -106,20 +106,20 @@ def report(
         if len(models := _labelled(runs)) != 1:
             raise ArgumentError("human", "must be given with one prediction file", f"{len(models)} of them")
         ((label, model),) = models
-        opened = as_bench(bench, split, runs=[model])
+        opened = as_whole_bench(bench, split, runs=[model])
         path, notes = human_report(model, human, opened, Path(out), label=label, **options)
         return WrittenReport(path, tuple(notes))
     if ratings is not None:
         from reveal_bench.reports.rubric import write_rubric_report
 
-        opened = as_bench(bench, split, runs=[path for _, path in _labelled(runs)])
+        opened = as_whole_bench(bench, split, runs=[path for _, path in _labelled(runs)])
         rating_list = read_ratings_given(ratings, opened.split) or ()
         notes = write_rubric_report(opened.folder, rating_list, Path(out), runs=_labelled(runs), split=opened.split)
         return WrittenReport(Path(out) / PAGE, tuple(notes))
     if isinstance(bench, str | Path) and Path(bench).exists():
         folder = Path(bench)  # not opened, because the runs determine the split
     else:
-        opened = as_bench(bench, split)
+        opened = as_whole_bench(bench, split)
         folder, split = opened.folder, opened.split
     warnings = write_run_report(_labelled(runs), folder, Path(out), split=split, progress=progress, **options)
     return WrittenReport(Path(out) / PAGE, tuple(warnings))

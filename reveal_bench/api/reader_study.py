@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from reveal_bench.api.bench import AnyBench, as_bench
+from reveal_bench.api.bench import AnyBench, as_whole_bench
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import TableResult
@@ -402,7 +402,7 @@ def readings(
         If the folder has no readers' labels, the label is unknown, or a reader has the system's name.
     """
     system = name_of(predictions, "system") if name is None else name
-    opened = as_bench(bench, split)
+    opened = as_whole_bench(bench, split)
     options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=system)
     records, kept = read_readers(opened)

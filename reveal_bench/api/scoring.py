@@ -133,6 +133,8 @@ def score_with(
     """Score predictions, as :func:`score` does, with the options in one object."""
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split, runs=[predictions])
+    if published and opened.part:
+        raise ArgumentError("published", "must be left out for a part of a split", str(opened))
     if by is None and bands is not None:
         raise ArgumentError("bands", "must be given with a column of groups, `by`", repr(bands), ("by",))
     if by is None and not (readers or published) and metric is not None:
@@ -328,6 +330,7 @@ def compare_with(
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
     opened, names = as_bench(bench, split, runs=[a, b]), two_names(a, b)
+    options = replace(options, part=opened.part)
     one, other = scored = [
         score_inputs(system, opened, once(options), argument=argument, name=name, ratings=ratings)
         for system, argument, name in zip((a, b), "ab", names, strict=True)
@@ -427,6 +430,7 @@ def rank_with(
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
     inputs = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
     opened = as_bench(bench, split, runs=inputs.values())
+    options = replace(options, part=opened.part)
     ratings = read_ratings_given(ratings, opened.split)
     scored = {
         name: score_inputs(system, opened, once(options), argument="systems", name=name,

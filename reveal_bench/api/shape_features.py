@@ -21,7 +21,7 @@ from reveal_bench.analyses.shapes import (
     regress,
     shapes_of,
 )
-from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_whole_bench
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import once, score_inputs, two_names
@@ -160,7 +160,7 @@ def shapes(
             raise ArgumentError(name, "must be 'minmax', 'zscore' or 'raw'", repr(value))
     if human is not None and model is None:
         raise ArgumentError("human", "needs `model`, because the gap between the two is measured", None, ("model",))
-    opened = as_bench(bench, split)
+    opened = as_whole_bench(bench, split)
     if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be a localization benchmark with masks as references", opened.kind.name)
     measured = shapes_of(

@@ -21,6 +21,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.printed_tables import PrintedTable
 
 if TYPE_CHECKING:
+    from reveal_bench.api.bench import Bench
     from reveal_bench.api.comparison_tables import Comparisons
     from reveal_bench.api.result_table import TableResult, TablesResult
     from reveal_bench.dataset.balance import Balance
@@ -37,6 +38,10 @@ PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any acc
 Split = Annotated[
     str | None, typer.Option(help="Split of the folder; by default the run's own, `released`, or the only one.")
 ]
+Findings = Annotated[
+    str | None, typer.Option(help="Ask only these findings or groups of findings, separated by commas.")
+]
+Subset = Annotated[Path | None, typer.Option(help="Ask only the images, studies or tasks whose ids are in this file.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
 Metadata = Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 without it.")]
@@ -91,6 +96,28 @@ def print_tables(result: TablesResult) -> None:
     """Print all tables of a result as one JSON document."""
     tables = {name: table.plain for name, table in result.tables.items()}
     typer.echo(json.dumps({"schema": 1, "caption": result.caption} | tables, indent=2))
+
+
+def asked_part(
+    folder: Path, split: str | None, findings: str | None, subset: Path | None, runs: Iterable[Path]
+) -> Path | Bench:
+    """Return the folder itself, or the benchmark with the part that ``--findings`` and ``--subset`` select.
+
+    Parameters
+    ----------
+    subset : file with an id on each line; blank lines are ignored
+    runs : prediction files or run folders, which may determine the split
+    """
+    if findings is None and subset is None:
+        return folder
+    from reveal_bench.api.bench import as_bench
+
+    ids = (
+        None
+        if subset is None
+        else [line.strip() for line in subset.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    )
+    return as_bench(folder, split, runs=runs).select(findings, ids=ids)
 
 
 def format_of(form: OutputFormat | None, as_json: bool) -> OutputFormat:

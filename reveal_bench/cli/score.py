@@ -18,6 +18,7 @@ from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
     FindingGroups,
+    Findings,
     Folder,
     Format,
     GridSize,
@@ -29,11 +30,13 @@ from reveal_bench.cli.output import (
     ResamplingUnit,
     Seed,
     Split,
+    Subset,
     Wide,
 )
 from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
+    from reveal_bench.api.bench import AnyBench
     from reveal_bench.api.score_tables import Scores
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
     from reveal_bench.kinds.options import ScoringOptions, Thresholds
@@ -112,6 +115,8 @@ def lint(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     every: Annotated[bool, typer.Option("--all", help="Show every problem instead of one line per rule.")] = False,
@@ -120,7 +125,8 @@ def lint(
     """Check a prediction file against the public manifest, and list all problems with line numbers."""
     from reveal_bench import api
 
-    report = api.lint(file, folder, split=split, grid=grid, allow_missing=allow_missing)
+    asked = terminal.asked_part(folder, split, findings, subset, [file])
+    report = api.lint(file, asked, split=split, grid=grid, allow_missing=allow_missing)
     most = len(report.problems) if every else 50
     typer.echo((report.to_json() if as_json else report.render(most, every=every)).rstrip())
     if not report.ok:
@@ -131,6 +137,8 @@ def score(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     allow_missing: AllowMissing = False,
     missing: Missing = None,
     criterion: Annotated[
@@ -212,7 +220,7 @@ def score(
     )
     result = score_with(
         file,
-        folder,
+        terminal.asked_part(folder, split, findings, subset, [file]),
         options,
         split=split,
         ratings=ratings,
@@ -323,7 +331,7 @@ def _metadata_beside(file: Path) -> Path | None:
 
 
 def _at_own_thresholds(
-    file: Path, folder: Path, options: ScoringOptions, *, split: str | None, ratings: Path | None
+    file: Path, folder: AnyBench, options: ScoringOptions, *, split: str | None, ratings: Path | None
 ) -> Scores:
     from reveal_bench.api.scoring import once, score_with
 
@@ -362,6 +370,8 @@ def compare(
     file_b: PredictionFile,
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     metric: Annotated[str | None, typer.Option(help="Metric to compare; by default all that apply.")] = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="Show the relative decrease (B - A) / B instead of A - B.")
@@ -409,13 +419,14 @@ def compare(
         missing=missing,
         finding_groups=finding_groups or None,
     )
+    asked = terminal.asked_part(folder, split, findings, subset, [file_a, file_b])
     systems: list[Path | Scores] = [file_a, file_b]
     if own_thresholds:
-        systems = [_at_own_thresholds(file, folder, options, split=split, ratings=ratings) for file in (file_a, file_b)]
+        systems = [_at_own_thresholds(file, asked, options, split=split, ratings=ratings) for file in (file_a, file_b)]
     result = compare_with(
         systems[0],
         systems[1],
-        folder,
+        asked,
         options,
         split=split,
         metric=metric,
@@ -454,6 +465,8 @@ def rank(
     ],
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     metric: Annotated[
         str | None, typer.Option(help="Metric to rank by; by default the leaderboard's.", show_default=False)
     ] = None,
@@ -479,13 +492,13 @@ def rank(
     options = ScoringOptions(
         resamples, seed, unit, interval, grid, allow_missing=allow_missing, finding_groups=finding_groups or None
     )
+    asked = terminal.asked_part(folder, split, findings, subset, files.values())
     systems: dict[str, Path | Scores] = dict(files)
     if own_thresholds:
         systems = {
-            name: _at_own_thresholds(file, folder, options, split=split, ratings=ratings)
-            for name, file in files.items()
+            name: _at_own_thresholds(file, asked, options, split=split, ratings=ratings) for name, file in files.items()
         }
-    result = rank_with(systems, folder, options, split=split, metric=metric, ratings=ratings)
+    result = rank_with(systems, asked, options, split=split, metric=metric, ratings=ratings)
     for name, file in files.items():
         _warn_of(file, result.scored[name], own_thresholds)
     terminal.warn(

@@ -95,8 +95,9 @@ class ScoredFile:
 
     @property
     def place(self) -> str:
-        """Benchmark, version and split that were answered."""
-        return f"{self.manifest.benchmark} {self.manifest.version}, split {self.manifest.split}"
+        """Benchmark, version and split that were answered, and the part of it, if only one was asked."""
+        part = f", {self.options.part}" if self.options.part else ""
+        return f"{self.manifest.benchmark} {self.manifest.version}, split {self.manifest.split}{part}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -267,9 +268,12 @@ def resolve_options(
             "ratings",
             f"must be given: answers to tasks of {folder.info.benchmark} are scored by readers, not by a program",
         )
-    resolved = kind.resolve(options, folder.info)
+    resolved = replace(kind.resolve(options, folder.info), part=folder.part(split, kind.items))
     if options.finding_groups is not None:
         resolved = replace(resolved, finding_groups=resolve_finding_groups(options.finding_groups, folder))
+    if folder.selection.findings is not None:
+        groups = {name: [one for one in own if one in folder.findings] for name, own in resolved.finding_groups.items()}
+        resolved = replace(resolved, finding_groups={name: tuple(own) for name, own in groups.items() if own})
     if not split_shards(folder, kind.config, split):
         kind.data.read_records(folder, split)  # raises the error that the kind defines
     return resolved

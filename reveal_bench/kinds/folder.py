@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.files import FOLDER_INFO
-from reveal_bench.findings import FindingGroups, Vocabulary, check_finding_groups, terms_of
+from reveal_bench.findings import FindingGroups, Vocabulary, canonical_finding, check_finding_groups, terms_of
+from reveal_bench.words import count_text
 
 FORMAT = 2
 """Version of the dataset folder's format. Tables of format 1 have lists of fixed length; if such a list is null,
@@ -59,17 +61,90 @@ class FolderInfo:
 _REQUIRED = [name for name in FolderInfo.__dataclass_fields__ if name not in ("format", "finding_groups")]
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The part of a split that is asked and scored.
+
+    Attributes
+    ----------
+    findings : findings asked, in the benchmark's order; None for all
+    keys : ids of the images, studies or tasks asked; None for all
+    """
+
+    findings: tuple[str, ...] | None = None
+    keys: frozenset[str] | None = None
+
+    def has(self, key: str) -> bool:
+        """Return True if the image, study or task with this id is asked."""
+        return self.keys is None or key in self.keys
+
+
+WHOLE_SPLIT = Selection()
+"""The selection of everything."""
+
+
 @dataclass(frozen=True)
 class OpenFolder(os.PathLike[str]):
-    """Dataset folder with its info, which is read only once; accepted wherever the path of a dataset folder is."""
+    """Dataset folder with its info, which is read only once; accepted wherever the path of a dataset folder is.
+
+    Manifests and references that are read from it have only the part in `selection`.
+    """
 
     path: Path
     info: FolderInfo
+    selection: Selection = WHOLE_SPLIT
 
     def __fspath__(self) -> str:
         return str(self.path)
 
     __str__ = __fspath__
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The findings asked, in the benchmark's order."""
+        return self.info.findings if self.selection.findings is None else self.selection.findings
+
+    def part(self, split: str, items: str) -> str:
+        """Return the part of a split that is asked, such as "5 of 14 findings"; empty for all of it.
+
+        Selected ids have a digest, so that two parts of one size differ.
+
+        Parameters
+        ----------
+        items : name of the rows in ``manifest/benchmark.json``, such as "images"
+        """
+        findings, keys = self.selection.findings, self.selection.keys
+        parts = [] if findings is None else [f"{len(findings)} of {count_text(len(self.info.findings), 'finding')}"]
+        if keys is not None:
+            digest = sha256("\n".join(sorted(keys)).encode()).hexdigest()[:8]
+            parts.append(f"{len(keys):,} of {self.info.splits[split][f'n_{items}']:,} {items} (ids {digest})")
+        return ", ".join(parts)
+
+
+def select_findings(names: Sequence[str] | str, info: FolderInfo, asked: Sequence[str]) -> tuple[str, ...]:
+    """Return the findings of `asked` that are named by themselves or by a group of the folder, in their order.
+
+    Parameters
+    ----------
+    names : findings in any known spelling and names of groups; a text may have several, separated by commas
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown or is of no finding in `asked`, or there is no name.
+    """
+    wanted = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    chosen: set[str] = set()
+    for name in wanted:
+        finding = canonical_finding(name, asked)
+        members = info.finding_groups.get(name, ()) if finding is None else (finding,)
+        if not set(members) & set(asked):
+            groups = f", or groups ({', '.join(info.finding_groups)})" if info.finding_groups else ""
+            raise ArgumentError("findings", f"must be findings of {info.benchmark}{groups}", repr(name))
+        chosen |= set(members)
+    if not chosen:
+        raise ArgumentError("findings", "must name at least one finding", repr(names))
+    return tuple(finding for finding in asked if finding in chosen)
 
 
 def open_folder(folder: AnyFolder) -> OpenFolder:

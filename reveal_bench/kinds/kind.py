@@ -113,6 +113,8 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
             **asdict(options.resampling),
             "allow_missing": options.allow_missing,
         }
+        if not options.part:
+            del protocol["part"]
         if options.missing not in (None, *self.scoring.missing_as[:1]):
             protocol["missing"] = options.missing
         if options.criterion not in (None, *self.scoring.criteria[:1]):

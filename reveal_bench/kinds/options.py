@@ -86,6 +86,7 @@ class ScoringOptions:
     finding_groups : groups of findings with their own macros, in a format that
         :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups` reads; by default the folder's groups. Resolved
         options have a mapping of names to findings
+    part : part of the split that is asked, in words; empty for all of it
     asks : which findings the folder asks, "present" or "all"; :meth:`Kind.resolve` always sets the folder's own
     """
 
@@ -101,11 +102,13 @@ class ScoringOptions:
     strata: bool | None = None
     asks: str = "present"
     finding_groups: Any = None
+    part: str = ""
 
     @property
     def resampling(self) -> Resampling:
         """The method of intervals."""
-        return Resampling(self.n_resamples, self.seed, self.unit, cast("Interval", self.interval or "jackknife"))
+        interval = cast("Interval", self.interval or "jackknife")
+        return Resampling(self.n_resamples, self.seed, self.unit, interval, self.part)
 
     @property
     def plain_thresholds(self) -> float | dict[str, float]:

@@ -56,6 +56,7 @@ class Resampling:
     seed : random seed, at least 0
     unit : resampled unit: "patient", or depending on the kind of benchmark "image", "study" or "task"
     interval : see :func:`find_intervals`
+    part : part of the split that is scored, in words; empty for all of it
 
     Raises
     ------
@@ -74,6 +75,7 @@ class Resampling:
     seed: int = 0
     unit: str = "patient"
     interval: Interval = "jackknife"
+    part: str = ""
 
     def __post_init__(self) -> None:
         for name, least in (("n_resamples", 1), ("seed", 0)):
@@ -94,8 +96,9 @@ class Resampling:
         """
         method = method or self.interval
         version = METRICS[metric].version if version is None else version
-        part = "" if method == "percentile" else f"|i:{method}"
-        return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{part}|v:{version}"
+        how = "" if method == "percentile" else f"|i:{method}"
+        part = f"|part:{self.part}" if self.part else ""
+        return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{how}{part}|v:{version}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,24 @@ class Abstentions:
     keys : fields that name a question
     asked : all questions of the split
     unknown : id of the rule broken by a line whose question is not in the split
+    others : ids in the split that are not asked; lines that decline them are counted
 
     Attributes
     ----------
     lines : question -> the line that declines it
     """
 
-    def __init__(self, keys: tuple[str, ...], asked: Iterable[Question], unknown: str, log: ProblemLog) -> None:
+    def __init__(
+        self,
+        keys: tuple[str, ...],
+        asked: Iterable[Question],
+        unknown: str,
+        log: ProblemLog,
+        others: Collection[str] = (),
+    ) -> None:
         self.lines: dict[Question, int] = {}
         self._keys, self._asked, self._unknown, self._log = keys, frozenset(asked), unknown, log
+        self._others = others
         self._items, self._findings = ({question[part] for question in self._asked} for part in (0, 1))
 
     @property
@@ -74,6 +83,9 @@ class Abstentions:
             return
         if not all(isinstance(value, str) for value in names):
             self._error(entry, "wrong-type", f"{' and '.join(self._keys)} must be text", named)
+            return
+        if str(names[0]) in self._others:
+            self._log.n_not_asked += 1
             return
         spelling = str(names[1]) if len(names) > 1 else ""
         question = str(names[0]), canonical_finding(spelling, self._findings) or spelling

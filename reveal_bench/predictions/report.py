@@ -260,6 +260,8 @@ class ProblemLog:
         Rules that are no errors in this log: entries that break them are left out and counted.
     n_left_out : int
         Number of entries left out.
+    n_not_asked : int
+        Number of entries on images, studies or tasks of the split that are not asked.
     """
 
     def __init__(self, file: str, most: int) -> None:
@@ -267,7 +269,7 @@ class ProblemLog:
         self.problems: list[LintProblem] = []
         self.stopped = False
         self.left_out: frozenset[str] = frozenset()
-        self.n_left_out = 0
+        self.n_left_out = self.n_not_asked = 0
         self._most = most
 
     @property
@@ -310,6 +312,14 @@ class ProblemLog:
             self.warning(
                 "left-out", f"{self.n_left_out:,} predictions on {what} that are not in this version are left out"
             )
+
+    def note_not_asked(self, findings: Mapping[str, int]) -> None:
+        """Log how many entries, and answers on which findings, are left out because they are not asked."""
+        if self.n_not_asked:
+            self.warning("not-asked", f"{count_text(self.n_not_asked, 'entry')} outside the part asked left out")
+        if findings:
+            message = f"answers on {count_text(len(findings), 'finding')} that are not asked left out"
+            self.warning("not-asked", message, value=list(findings))
 
     def refuse(
         self, rule: str, message: str, *, line: int | None = None, value: object = _NOTHING, hint: str = ""

@@ -195,7 +195,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
         return score_detections(
             predictions,
             list(records),
-            findings=manifest.findings,
+            findings=manifest.scored,
             thresholds=options.thresholds,
             criterion=options.criterion or self.criteria[0],
         )

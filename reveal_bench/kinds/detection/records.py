@@ -36,7 +36,7 @@ def read_detection_manifest(folder: AnyFolder, split: str) -> DetectionManifest:
     """
     manifest = read_manifest(folder, split)
     return DetectionManifest(
-        manifest.benchmark, manifest.version, split, manifest.grid, manifest.findings, manifest.rows
+        manifest.benchmark, manifest.version, split, manifest.grid, manifest.findings, manifest.rows, manifest.selected
     )
 
 

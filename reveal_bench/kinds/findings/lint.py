@@ -59,7 +59,8 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     log.left_out = frozenset(("unknown-study",) if options.leave_out_unknown else ())
     file_format, entries = _entries(data, limits, log)
     checker = StudyChecker(manifest, limits, log)
-    declined = Abstentions(("study_id",), ((study, "") for study in manifest.studies), "unknown-study", log)
+    asked = [(study, "") for study in manifest.studies]
+    declined = Abstentions(("study_id",), asked, "unknown-study", log, others=manifest.other_studies)
     predictions = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(study, "") for study in checker.first_line])
     valid = [prediction for prediction in predictions if prediction is not None]
@@ -75,6 +76,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
             value=spelling,
         )
     log.note_left_out("studies")
+    log.note_not_asked(checker.not_asked)
     kept = () if log.has_errors else tuple(valid)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
     rest = _statistics(valid, manifest), options.allow_missing, *declined.counted
@@ -112,9 +114,11 @@ class StudyChecker:
     def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog) -> None:
         self.first_line: dict[str, int] = {}
         self.spellings: Counter[tuple[str, str]] = Counter()
+        self.not_asked: Counter[str] = Counter()
         self._manifest, self._limits, self._log = manifest, limits, log
         self._studies = set(manifest.studies)
-        self._canonical: dict[str, str | None] = {label: label for label in manifest.labels}
+        self._vocabulary = (*manifest.labels, *manifest.other_labels)
+        self._canonical: dict[str, str | None] = {label: label for label in self._vocabulary}
         self._n_searched = 0
 
     def check(self, entry: RawPrediction) -> FindingsPrediction | None:
@@ -151,6 +155,9 @@ class StudyChecker:
         if not isinstance(study_id, str):
             self._error(entry, "missing-field", "study_id", "must be a text", study_id)
             return None
+        if study_id in self._manifest.other_studies:
+            self._log.n_not_asked += 1
+            return None
         if study_id not in self._studies:
             hint = self._hint(study_hint, study_id, self._manifest.studies)
             self._error(
@@ -170,8 +177,11 @@ class StudyChecker:
             self._error(entry, "wrong-type", field, "a label must be a short text", name)
             return None
         if name not in self._canonical:
-            self._canonical[name] = canonical_finding(name, self._manifest.labels)
+            self._canonical[name] = canonical_finding(name, self._vocabulary)
         label = self._canonical[name]
+        if label in self._manifest.other_labels:
+            self.not_asked[label] += 1
+            return None
         if label is None:
             hint = self._hint(name_hint, name, self._manifest.labels)
             self._error(entry, "unknown-finding", field, f"is not a label of {self._manifest.benchmark}", name, hint)
@@ -181,7 +191,7 @@ class StudyChecker:
 
     def _labels(self, entry: RawPrediction) -> tuple[str, ...] | None:
         names = entry.fields["labels"]
-        if not isinstance(names, list) or len(names) > len(self._manifest.labels):
+        if not isinstance(names, list) or len(names) > len(self._vocabulary):
             self._error(entry, "wrong-type", "labels", "must be a list of labels, each once", names)
             return None
         labels = [self._label(entry, "labels", name) for name in names]

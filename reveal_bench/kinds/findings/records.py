@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.folder import AnyFolder, open_split, read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, OpenFolder, open_split, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
 AGREEMENTS = ("two_of_three", "three_of_three")
@@ -80,7 +80,13 @@ class StudyRecord:
 
 @dataclass(frozen=True)
 class StudyManifest:
-    """The questions of a findings-type split: every label of every study. The linter uses nothing else."""
+    """The questions of a findings-type split: every label of every study. The linter uses nothing else.
+
+    Attributes
+    ----------
+    labels, studies : labels and studies asked
+    other_labels, other_studies : labels of the benchmark and studies of the split that are not asked
+    """
 
     kind: ClassVar[str] = "findings"
 
@@ -89,6 +95,8 @@ class StudyManifest:
     split: str
     labels: tuple[str, ...]
     studies: tuple[str, ...] = field(repr=False)
+    other_labels: tuple[str, ...] = ()
+    other_studies: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +126,20 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
     """
     import pyarrow.parquet as pq
 
-    info = open_split(folder, split).info
+    opened = open_split(folder, split)
+    info, selection = opened.info, opened.selection
     path = Path(folder) / "manifest" / f"{split}.parquet"
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
         raise ValueError(f"{folder} is not a findings-type dataset: its manifest lists images, not studies")
+    studies = [row["study_id"] for row in read_rows(path, ["study_id"])]
     return StudyManifest(
         info.benchmark,
         info.version,
         split,
-        info.findings,
-        tuple(row["study_id"] for row in read_rows(path, ["study_id"])),
+        opened.findings,
+        tuple(filter(selection.has, studies)),
+        tuple(label for label in info.findings if label not in opened.findings),
+        frozenset(study for study in studies if not selection.has(study)),
     )
 
 
@@ -139,19 +151,21 @@ def read_studies(folder: AnyFolder, split: str) -> list[StudyRecord]:
     ValueError
         If the folder has no such split, or contains only its manifest because its references are private.
     """
-    info = open_split(folder, split).info
+    opened = open_split(folder, split)
     shards = split_shards(folder, "multilabel", split)
     if not shards:
         raise ValueError(f"{folder} holds no labels of split {split!r}: they are private, kept by the maintainer")
-    return [_record(row, info.findings) for shard in shards for row in read_rows(shard, leave_out=["images"])]
+    rows = [row for shard in shards for row in read_rows(shard, leave_out=["images"])]
+    return [_record(row, opened) for row in rows if opened.selection.has(row["study_id"])]
 
 
-def _record(row: dict[str, Any], findings: tuple[str, ...]) -> StudyRecord:
+def _record(row: dict[str, Any], folder: OpenFolder) -> StudyRecord:
+    labels = [folder.info.findings[code] for code in row["labels"]]
     agreement = row["agreement"]
     return StudyRecord(
         study_id=row["study_id"],
         patient_id=row["patient_id"],
-        labels=tuple(findings[code] for code in row["labels"]),
+        labels=tuple(label for label in labels if label in folder.findings),
         agreement=None if agreement is None else AGREEMENTS[agreement],
         images=tuple(image_from_facts(facts) for facts in row["image_facts"]),
         n_agree_all=row["n_agree_all"],

@@ -169,7 +169,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
         return score_localization(
             predictions,
             records,
-            findings=manifest.findings,
+            findings=manifest.scored,
             grid=options.n_cells,
             asks=options.asks,
             missing=options.missing or "miss",

@@ -14,8 +14,8 @@ Points and boxes are in pixels of the full-size image, see :mod:`reveal_bench.ge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sys import intern
 from typing import Any, ClassVar, Literal
@@ -155,7 +155,11 @@ class ManifestRow:
 
 @dataclass(frozen=True)
 class ImageManifest:
-    """Questions of a split of images; the linter uses nothing else."""
+    """Questions of a split of images; the linter uses nothing else.
+
+    Images that are not asked have a row in which nothing is asked. `selected` has the findings asked, if these are not
+    all `findings` of the vocabulary.
+    """
 
     kind: ClassVar[str] = "localization"
 
@@ -165,6 +169,12 @@ class ImageManifest:
     grid: int
     findings: tuple[str, ...]
     rows: Mapping[str, ManifestRow] = field(repr=False)
+    selected: tuple[str, ...] | None = None
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The findings that have scores, in table order."""
+        return self.findings if self.selected is None else self.selected
 
     def asked_pairs(self) -> list[tuple[str, str]]:
         """Return every (image_id, finding) asked, in manifest order."""
@@ -202,13 +212,17 @@ def read_manifest(folder: AnyFolder, split: str) -> ImageManifest:
     ValueError
         If the folder has no such split; the message lists those it has.
     """
-    info = open_split(folder, split).info
+    opened = open_split(folder, split)
+    info, selection = opened.info, opened.selection
     entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet", at_once=4096)
-    rows = [ManifestRow(**{**row, "view": intern(row["view"]), "asked": tuple(map(intern, row["asked"]))})
-            for row in entries]  # fmt: skip
-    return ImageManifest(
-        info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows}
-    )
+    rows = {}
+    for row in entries:
+        asked = row["asked"] if selection.has(row["image_id"]) else ()
+        if selection.findings is not None:
+            asked = [finding for finding in asked if finding in selection.findings]
+        row |= {"view": intern(row["view"]), "asked": tuple(map(intern, asked))}
+        rows[row["image_id"]] = ManifestRow(**row)
+    return ImageManifest(info.benchmark, info.version, split, info.grid, info.findings, rows, selection.findings)
 
 
 def read_localization(
@@ -233,7 +247,7 @@ def each_localization(
     folder: AnyFolder, split: str, *, config: str = "localization", contours: bool = True
 ) -> Iterator[LocalizationRecord]:
     """Yield the records of :func:`read_localization`, holding only a few images at a time."""
-    info = open_split(folder, split).info
+    opened = open_split(folder, split)
     shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
@@ -242,7 +256,20 @@ def each_localization(
         how = {"leave_out": ["image"], "at_once": 16}
     for shard in shards:
         for row in read_rows(shard, **how):
-            yield _record_from_row(row, info.findings)
+            if opened.selection.has(row["image_id"]):
+                record = _record_from_row(row, opened.info.findings)
+                yield record if opened.selection.findings is None else _with_findings(record, opened.findings)
+
+
+def _with_findings(record: LocalizationRecord, findings: Sequence[str]) -> LocalizationRecord:
+    """Return a record with the references of some findings alone."""
+    return replace(
+        record,
+        label_status={finding: record.label_status[finding] for finding in findings},
+        annotations=tuple(annotation for annotation in record.annotations if annotation.finding in findings),
+        points=tuple(point for point in record.points if point.finding in findings),
+        missing=tuple(finding for finding in record.missing if finding in findings),
+    )
 
 
 def _record_from_row(row: dict[str, Any], findings: tuple[str, ...]) -> LocalizationRecord:

@@ -270,7 +270,8 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
         from reveal_bench.kinds.tasks.scoring import score_ratings
 
         answered = [answer.task_id for answer in predictions]
-        return score_ratings(ratings, list(records), answered=answered, missing="lowest")
+        asked = [rating for rating in ratings if rating.task_id not in manifest.other_tasks]
+        return score_ratings(asked, list(records), answered=answered, missing="lowest")
 
 
 class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):

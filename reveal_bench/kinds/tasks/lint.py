@@ -78,7 +78,8 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
         return LintReport.of_unread(log, options.allow_missing)
     file_format, entries = _entries(data, limits, log)
     checker = AnswerChecker(manifest, limits, log)
-    declined = Abstentions(("task_id",), ((task.task_id, "") for task in manifest.tasks), "unknown-task", log)
+    asked = [(task.task_id, "") for task in manifest.tasks]
+    declined = Abstentions(("task_id",), asked, "unknown-task", log, others=manifest.other_tasks)
     answers = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(task_id, "") for task_id in checker.first_line])
     valid = [answer for answer in answers if answer is not None]
@@ -87,6 +88,7 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
     answered = {*checker.first_line, *(task_id for task_id, _ in declined.lines)}
     missing = [] if log.stopped else _note_missing(answered, manifest, options.allow_missing, log)
     _note_patterns(valid, checker.without_boxes, log)
+    log.note_not_asked({})
     kept = () if log.has_errors else tuple(valid)
     pairs = tuple((task_id, "") for task_id in missing)
     problems, rest = tuple(log.problems), (_statistics(valid), options.allow_missing, *declined.counted)
@@ -152,6 +154,9 @@ class AnswerChecker:
         task_id = entry.fields.get("task_id")
         if not isinstance(task_id, str):
             self._error(entry, "missing-field", "task_id", "must be a text", task_id)
+            return None
+        if task_id in self._manifest.other_tasks:
+            self._log.n_not_asked += 1
             return None
         task = self._tasks.get(task_id)
         if task is None:

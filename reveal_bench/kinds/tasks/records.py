@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -130,7 +129,7 @@ class TaskQuestion:
 
 @dataclass(frozen=True)
 class TaskManifest:
-    """The questions of a tasks-type split, in the order of its manifest."""
+    """The questions of a tasks-type split, in the order of its manifest; `other_tasks` of the split are not asked."""
 
     kind: ClassVar[str] = "tasks"
 
@@ -138,6 +137,7 @@ class TaskManifest:
     version: str
     split: str
     tasks: tuple[TaskQuestion, ...] = field(repr=False)
+    other_tasks: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +169,18 @@ def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
     """
     import pyarrow.parquet as pq
 
-    folder = Path(folder)
-    info = open_split(folder, split).info
+    opened = open_split(folder, split)
+    info, folder = opened.info, opened.path
     path = folder / "manifest" / f"{split}.parquet"
     if "task_id" not in pq.read_schema(path).names:
         raise ValueError(f"{folder} is not a tasks-type dataset: its manifest has no column task_id")
     config = "tasks" if split_shards(folder, "tasks", split) else "holdout_inputs"
     rows = {row["task_id"]: row for row in _rows(folder, split, config, leave_out=("images", "prior_images"))}
-    tasks = []
+    tasks, others = [], set()
     for entry in read_rows(path):
+        if not opened.selection.has(entry["task_id"]):
+            others.add(entry["task_id"])
+            continue
         row = rows.get(entry["task_id"])
         if row is None:
             raise ValueError(f"{folder} must hold the inputs of every task, got none of {entry['task_id']!r}")
@@ -185,7 +188,7 @@ def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
         sizes = {fact["image_id"]: (fact["height"], fact["width"]) for fact in facts}
         about = entry["category"], bool(entry["requires_boxes"]), row["prompt"], row["indication"]
         tasks.append(TaskQuestion(entry["task_id"], *about, sizes))
-    return TaskManifest(info.benchmark, info.version, split, tuple(tasks))
+    return TaskManifest(info.benchmark, info.version, split, tuple(tasks), frozenset(others))
 
 
 def read_tasks(folder: AnyFolder, split: str) -> list[TaskRecord]:
@@ -196,7 +199,9 @@ def read_tasks(folder: AnyFolder, split: str) -> list[TaskRecord]:
     ValueError
         If the folder has no such split, or contains only its manifest because its references are private.
     """
-    return [_task(row) for row in _rows(folder, split, "tasks", leave_out=("images", "prior_images"))]
+    selection = open_split(folder, split).selection
+    rows = _rows(folder, split, "tasks", leave_out=("images", "prior_images"))
+    return [_task(row) for row in rows if selection.has(row["task_id"])]
 
 
 def read_ratings(folder: AnyFolder, split: str) -> list[Rating]:

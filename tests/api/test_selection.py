@@ -1,0 +1,177 @@
+"""A part of a split: scores of the findings, images, studies or tasks that were asked, and nothing about the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, roc_auc_score
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.metrics.bootstrap import MACRO
+from tests.cli.test_score import call
+from tests.conftest import World
+from tests.kinds.folders import studies, tasks
+
+__all__ = ["studies", "tasks"]
+
+FIVE = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
+FEW = {"n_resamples": 20}
+
+
+def probabilities(folder: Path, findings: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Return random probabilities of some findings for every study, which agree with the references a little."""
+    rng = np.random.default_rng(11)
+    records = rb.load(folder).references
+    return {
+        one.study_id: {f: float(np.round(0.3 * (f in one.labels) + 0.7 * rng.random(), 3)) for f in findings}
+        for one in records
+    }
+
+
+def figures(scored: Any) -> dict[tuple[str, str], float]:
+    return {(one.metric, one.finding): one.value for one in scored.scored.estimates}
+
+
+def test_findings_asked_are_scored_as_scikit_learn_scores_their_columns(studies: tuple[Path, Any]) -> None:
+    folder = studies[0]
+    bench = rb.load(folder)
+    chosen = bench.info.findings[1:]
+    answers = probabilities(folder, chosen)
+    with pytest.raises(LintError, match="must hold every label"):
+        rb.score(answers, bench)
+    scored = rb.score(answers, bench.select(chosen), **FEW)
+    present = np.array([[f in one.labels for f in chosen] for one in bench.references])
+    given = np.array([[answers[one.study_id][f] for f in chosen] for one in bench.references])
+    own = figures(scored)
+    defined = [i for i in range(2) if 0 < present[:, i].sum() < len(present)]
+    areas = [roc_auc_score(present[:, i], given[:, i]) for i in defined]
+    assert own["auroc", MACRO] == pytest.approx(np.mean(areas), abs=1e-12)
+    assert own["f1", chosen[defined[0]]] == pytest.approx(
+        f1_score(present[:, defined[0]], given[:, defined[0]] >= 0.5, zero_division=0), abs=1e-12
+    )
+    assert {finding for _, finding in own} - {MACRO, "all"} == set(chosen)
+
+
+def test_answers_on_other_findings_are_left_out_by_count(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    chosen = bench.info.findings[:1]
+    everything = probabilities(studies[0], bench.info.findings)
+    scored = rb.score(everything, bench.select(chosen), **FEW)
+    left_out = len(bench.info.findings) - 1
+    (warning,) = (one for one in scored.scored.report.problems if one.rule == "not-asked")
+    assert warning.message.startswith(f"answers on {left_out} findings that are not asked left out")
+    only = rb.score({key: {f: own[f] for f in chosen} for key, own in everything.items()}, bench.select(chosen), **FEW)
+    assert figures(only) == pytest.approx(figures(scored), nan_ok=True)
+    labels = {one.study_id: one.labels for one in bench.references}
+    assert figures(rb.score(labels, bench.select(chosen), **FEW))["hamming_loss", "all"] == 0
+
+
+def test_part_is_named_in_title_document_and_signature(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    n, n_findings = len(bench.references), len(bench.info.findings)
+    part = bench.select(bench.info.findings[:2], limit=4)
+    answers = probabilities(studies[0], bench.info.findings)
+    scored = rb.score(answers, part, **FEW)
+    named = rf"2 of {n_findings} findings, 4 of {n} studies \(ids [0-9a-f]{{8}}\)"
+    assert re.search(named, scored.caption)
+    assert re.fullmatch(named, scored.to_document()["protocol"]["part"])
+    assert all(re.search(rf"\|part:{named}\|", one.signature) for one in scored.scored.estimates)
+    assert "part" not in rb.score(answers, bench, **FEW).to_document()["protocol"]
+    other = bench.select(bench.info.findings[:2], ids=sorted(answers)[-4:])
+    assert other.part != part.part
+    compared = rb.compare(answers, answers, part, **FEW)
+    assert all("|part:2 of" in one.signature for one in compared.comparisons)
+
+
+def test_ids_asked_are_scored_as_if_the_split_held_them_alone(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    answers = probabilities(studies[0], bench.info.findings)
+    ids = sorted(answers)[::2]
+    part = rb.score({key: answers[key] for key in ids}, bench.select(ids=ids), **FEW)
+    present = np.array(
+        [[f in one.labels for f in bench.info.findings] for one in bench.references if one.study_id in ids]
+    )
+    called = np.array([[answers[one.study_id][f] >= 0.5 for f in bench.info.findings]
+                       for one in bench.references if one.study_id in ids])  # fmt: skip
+    assert figures(part)["f1_micro", "all"] == pytest.approx(f1_score(present, called, average="micro"), abs=1e-12)
+    assert part.scored.report.missing_pairs == ()
+    assert figures(rb.score(answers, bench.select(ids=ids), **FEW)) == pytest.approx(figures(part), nan_ok=True)
+
+
+def test_localization_asks_pairs_of_the_findings_and_images_selected(world: World) -> None:
+    bench = rb.load(world.folder)
+    finding = bench.info.findings[1]
+    images = list(bench.manifest.rows)[:9]
+    part = bench.select([finding], ids=images)
+    asked = [(image, finding) for image in images if finding in bench.manifest.rows[image].asked]
+    assert part.manifest.asked_pairs() == asked
+    answers = {image: {finding: {"point": [14, 15]}} for image, _ in asked}
+    own = figures(rb.score(answers, part, **FEW))
+    whole = rb.score(answers, bench, allow_missing=True, **FEW).scored.rows
+    hit = [whole.values["point_hit"][i] for i, pair in enumerate(zip(whole.image_ids, whole.case_findings, strict=True))
+           if pair in asked]  # fmt: skip
+    assert own["point_hit", finding] == pytest.approx(np.mean(hit))
+    assert {one for _, one in own} == {MACRO, finding}
+
+
+def test_tasks_asked_are_a_part_of_all(tasks: tuple[Path, Path, Path]) -> None:
+    folder, files, ratings = tasks
+    file = sorted(files.glob("*.jsonl"))[0]
+    bench = rb.load(folder)
+    part = bench.select(limit=2)
+    report = rb.lint(file, part)
+    assert report.ok
+    assert len(report.predictions) == 2
+    scored = rb.score(file, part, ratings=ratings, **FEW)
+    assert len(scored.scored.rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"findings": "Edma"}, "`findings` must be findings of .*'Edma'"),
+        ({"findings": []}, "`findings` must name at least one finding"),
+        ({"ids": ["nobody"]}, "`ids` must be asked in .*'nobody'"),
+        ({"ids": []}, "`ids` must be a list of ids of studies"),
+        ({"limit": 0}, "`limit` must be at least 1, got 0"),
+    ],
+)
+def test_wrong_selections_are_refused(studies: tuple[Path, Any], how: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        rb.load(studies[0]).select(**how)
+
+
+def test_pages_and_published_scores_take_only_a_whole_split(studies: tuple[Path, Any]) -> None:
+    part = rb.load(studies[0]).select(limit=3)
+    with pytest.raises(ArgumentError, match="`published` must be left out for a part"):
+        rb.score(probabilities(studies[0], part.info.findings), part, published=True)
+    with pytest.raises(ArgumentError, match="`bench` must be a whole split here"):
+        rb.convert({}, part)
+
+
+def test_command_line_asks_findings_and_ids(studies: tuple[Path, Any], tmp_path: Path) -> None:
+    folder = studies[0]
+    bench = rb.load(folder)
+    chosen = bench.info.findings[1:]
+    answers = probabilities(folder, chosen)
+    for name in ("a", "b"):
+        lines = [json.dumps({"study_id": key, "probabilities": own}) + "\n" for key, own in answers.items()]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    some = sorted(answers)[:5]
+    (tmp_path / "ids.txt").write_text("\n".join([*some, "", ""]))
+    (tmp_path / "systems").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").rename(tmp_path / "systems" / f"{name}.jsonl")
+    part = ("--findings", ", ".join(chosen), "--subset", tmp_path / "ids.txt")
+    file = tmp_path / "systems" / "a.jsonl"
+    assert f"2 of {len(bench.info.findings)} findings, 5 of" in call("score", file, folder, *part).stdout
+    assert "0 errors" in call("lint", file, folder, *part).stdout
+    for words in (("compare", file, file), ("rank", tmp_path / "systems")):
+        assert f"2 of {len(bench.info.findings)} findings" in call(*words, folder, *part).stdout
