@@ -3,8 +3,7 @@
 In paper 004 (section 2.2, Table S4), three of 17 readers read each study, and a reader got at most 300 studies, in
 random order. The 17 lists have 3,000 entries, exactly three for each of 1,000 studies. If readers have no spare
 capacity, assigning studies one by one may leave a last study that only readers who already have that study could take.
-:func:`draw_assignment` avoids this. If they have spare capacity, all get numbers of studies that are as equal as
-possible.
+:func:`draw_assignment` avoids this. If readers have spare capacity, their numbers of studies are as equal as possible.
 
 Input: a table of readers, columns `reader` and `capacity` (studies that the reader will read, a whole number).
 Output: ``assignments.parquet`` (:class:`~reveal_bench.curation.tables.Assignment`, by reader and position).
@@ -199,7 +198,7 @@ def loads(
     Raises
     ------
     CurationError
-        If the total is below `per_study` assignments for each study.
+        If all capacities together do not suffice for `per_study` readers of each study.
     """
     limits = {name: min(capacities[name], most, n_studies) for name in sorted(capacities)}
     places, offered = per_study * n_studies, sum(limits.values())

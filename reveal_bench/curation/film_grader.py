@@ -1,4 +1,4 @@
-"""Draft ratings by a model that sees the images, asked through inspect_ai in the role "grader".
+"""Let a model that sees the images draft ratings; inspect_ai asks this model in the role "grader".
 
 Conventions
 -----------

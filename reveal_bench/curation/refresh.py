@@ -5,8 +5,8 @@ The rules
 * A refresh reads the folder of the previous version, leaves it unchanged, and writes into a new curation folder.
 * Corrected labels alone raise the minor version (1.0.0 -> 1.1.0); adding or removing studies raises the major version
   (-> 2.0.0), because two major versions ask different questions.
-* Studies that stay keep their half. With `retire_holdout`, the previous holdout is released, and all new studies form
-  the new holdout. Otherwise new studies are split by the rule of :mod:`reveal_bench.curation.split`.
+* Studies that stay in the benchmark keep their half. With `retire_holdout`, the previous holdout is released, and all
+  new studies form the new holdout. Otherwise new studies are split by the rule of :mod:`reveal_bench.curation.split`.
 * New studies of patients who were released in any version, or are in the previous version, are left out and counted.
   ``history.parquet`` lists all studies ever released, and their patients. A study that earlier versions list under
   another patient id is refused, because then ids do not identify patients.

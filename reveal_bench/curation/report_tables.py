@@ -134,7 +134,7 @@ class StudyReport:
 class Quarantined:
     """A report whose labels could not be read; `reason` says why, `answer` is the engine's raw output, if any.
 
-    A person must decide on its labels, because nothing is guessed.
+    A person must decide on the report's labels, because nothing is guessed.
     """
 
     study_id: str

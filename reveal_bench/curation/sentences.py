@@ -247,7 +247,7 @@ ASKED_AFTER = (
     "(?:should|must|to) be (?:excluded|ruled out)",
     "\\?$",
 )
-"""Triggers after a finding that mean that its presence is unknown."""
+"""Triggers that follow a finding and mean that the finding may or may not be present."""
 
 GONE_AFTER = (
     f"{_BE} {_SOFT}{{0,2}}(?:resolved|cleared|gone|disappeared|absent|excluded|ruled out|negative(?! for\\b))",
@@ -257,7 +257,7 @@ GONE_AFTER = (
     "(?:resolved|cleared|absent|none|nil|unlikely|negative)$",
     ":(?= (?:there (?:is|are) )?(?:no|none|nil|not|absent|negative|without|normal|clear|resolved)\\b)",
 )
-"""Triggers after a finding that mean that it is absent, or gone."""
+"""Triggers that follow a finding and mean that the finding is absent or has resolved."""
 
 ASKED_BEFORE = (
     "(?:to |must |please )?(?:rule out|exclude)",
@@ -278,7 +278,7 @@ ASKED_BEFORE = (
     "status post",
     "prior",
 )
-"""Triggers before a finding that mean that it is only asked about, or was present in the past."""
+"""Triggers that precede a finding and mean that the finding is only asked about, or was present in the past."""
 
 ABSENT_BEFORE = (
     "no",
@@ -305,7 +305,7 @@ ABSENT_BEFORE = (
     "fail(?:s|ed) to (?:show|demonstrate|reveal)",
     "excludes?",
 )
-"""Triggers before a finding that mean that it is absent."""
+"""Triggers that precede a finding and mean that the finding is absent."""
 
 _ENDINGS = (
     "but|however|although|though|whereas|while|yet|except(?: for)?|apart from|aside from|other than"

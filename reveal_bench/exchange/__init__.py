@@ -1,8 +1,8 @@
-"""Exports references and predictions to the formats of other tools, and imports predictions from them.
+"""Export references and predictions to the formats of other tools, and import predictions from these formats.
 
-A form is a module of this package with :func:`Form.write` and :func:`Form.read`, and a line in :data:`FORMS`. Forms do
-not depend on the kind of benchmark: they write and read its drawings and labels as
-:class:`reveal_bench.kinds.cases.Annotations`.
+A *form* is a format of annotations. It has a module in this package, with :func:`Form.write` and :func:`Form.read`, and
+a line in :data:`FORMS`. Forms do not depend on the kind of benchmark, because they write and read drawings and labels
+as :class:`reveal_bench.kinds.cases.Annotations`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Form(Protocol):
 
     Attributes
     ----------
-    FILE : name of the file, or folder of files, that has the annotations in a folder of this form
-    IMAGES : name of the folder of pictures beside it
+    FILE : name of the file, or folder of files, that contains the annotations
+    IMAGES : name of the folder of pictures beside FILE
     """
 
     FILE: str
@@ -48,17 +48,17 @@ class Form(Protocol):
 
         Returns
         -------
-        Sentences that say what the form cannot hold; none if it holds everything.
+        Sentences about the data that the form cannot store; empty if the form stores everything.
 
         Raises
         ------
         ArgumentError
-            If the form cannot hold anything of this kind of benchmark.
+            If the form cannot store annotations of this kind of benchmark.
         """
         ...
 
     def read(self, path: Path, known: Annotations) -> Annotations:
-        """Read a file of this form, or the file in a folder of this form.
+        """Read a file of this form, or a folder that contains the file.
 
         Parameters
         ----------
@@ -67,8 +67,8 @@ class Form(Protocol):
         Raises
         ------
         ArgumentError
-            If the file is not of this form, names an image or a finding that the split does not have, or holds a
-            mask of another size than its image.
+            If the file is not of this form, names an image or finding that the split does not have, or contains a mask
+            whose size differs from the image's.
         """
         ...
 

@@ -1,12 +1,12 @@
-"""Tables of facts for two reporting checklists, CLAIM 2024 and TRIPOD-LLM, from the records of a result.
+"""Make tables of recorded facts about a result for the reporting checklists CLAIM 2024 and TRIPOD-LLM.
 
 Conventions
 -----------
 Items have the numbers of the checklists (Tejani et al. 2024, doi 10.1148/ryai.240300, items 1 to 44; Gallifant et al.
-2025, doi 10.1038/s41591-024-03425-5, Table 2). Their names are in our own words, because the checklists' wording
-belongs to the papers. An item has the recorded fact, or "not recorded". A table claims nothing beyond its facts:
-authors and reviewers must decide whether an item is fulfilled, and most items are about the study, of which nothing is
-recorded here.
+2025, doi 10.1038/s41591-024-03425-5, Table 2). The items' names are this project's wording, because the checklists'
+wording belongs to the papers. Each item has the recorded fact, or "not recorded". A table only states facts: authors
+and reviewers must decide whether an item is fulfilled. Most items are about the study, about which a result records
+nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLAIM: dict[str, str] = {
     "41": "implications for practice", "42": "full protocol", "43": "availability of software, model and data",
     "44": "funding",
 }  # fmt: skip
-"""Item of CLAIM 2024 -> its subject."""
+"""Item of CLAIM 2024 -> the item's subject."""
 
 TRIPOD_LLM: dict[str, str] = {
     "1": "title names task, population and outcome", "2": "abstract", "3a": "context and rationale",
@@ -59,14 +59,14 @@ TRIPOD_LLM: dict[str, str] = {
     "19b": "limitations", "19c": "known challenges of the data", "19d": "intended use of the implementation",
     "19e": "handling of poor input", "19f": "interaction and expertise of users", "19g": "next steps",
 }  # fmt: skip
-"""Item of TRIPOD-LLM -> its subject."""
+"""Item of TRIPOD-LLM -> the item's subject."""
 
 NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The records of a result.
+    """A result, with the dataset folder and the run folder from which further facts are taken.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Recorded:
                 raise ArgumentError("run", f"must be of {' '.join(of)}, like the result", " ".join(made))
 
     def card(self, *sections: str) -> str | None:
-        """Where the dataset's card tells of something."""
+        """Return a reference to sections of the dataset's card; None without a folder."""
         if self.folder is None:
             return None
         named = " and ".join(f"«{section}»" for section in sections)
@@ -103,7 +103,7 @@ class Recorded:
 
     @property
     def data(self) -> str:
-        """The data that the result was scored on."""
+        """The data on which the result was scored."""
         known = BENCHMARKS.get(self.result.benchmark)
         source = "" if known is None else f" ({known.source})"
         return f"{self.result.place}{source}; references SHA-256 {self.result.references_sha256}"
@@ -158,7 +158,7 @@ class Recorded:
 
     @property
     def model(self) -> str | None:
-        """The name of the model as stated, and the names under which it answered."""
+        """The stated name of the model, and the names that the service reported in its answers."""
         if self.result.model is None and self.run is None:
             return None
         stated = self.result.model if self.run is None else self.run["model"]
@@ -191,7 +191,7 @@ class Recorded:
 
     @property
     def proof(self) -> str:
-        """The data by which the scores can be checked."""
+        """Digests with which the scores can be checked, and the receipt if there is one."""
         signed = self.result.receipt
         if signed is None:
             return f"Scored at home and not signed. Prediction file SHA-256 {self.result.file_sha256}."
@@ -251,8 +251,8 @@ def _page(name: str, items: Mapping[str, str], facts: Mapping[str, str | None], 
     lines = [
         f"# Recorded facts for {name}",
         "",
-        f"{about}. {n_recorded} of {len(items)} items have a recorded fact. This table makes no statement about "
-        "whether the checklist is met; items have its numbers, and names in our own words.",
+        f"{about}. {n_recorded} of {len(items)} items have a recorded fact. This table does not state whether the "
+        "checklist is met; items have the checklist's numbers, but names of our own.",
         "",
         escape_markdown(recorded.proof),
         "",

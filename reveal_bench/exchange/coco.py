@@ -1,8 +1,9 @@
-"""COCO: a dataset of images, categories and annotations (cocodataset.org), and a file of results for predictions.
+"""Write and read COCO files: a dataset of images, categories and annotations (cocodataset.org), and results.
 
-An annotation is one mask or one box; if instances are scored one by one, it is one instance. Facts without a field in
-COCO are in further fields, which its tools ignore: `reader`, `score`, `points`, `cell`, `boxes` and `contours` beside a
-mask, and `group`, which has the same number in all annotations of one drawing. COCO cannot hold labels of studies.
+An annotation is one mask or one box, or one instance if the benchmark scores instances one by one. Facts for which COCO
+has no field are in additional fields, which COCO's tools ignore: `reader`, `score`, `points`, `cell`, `boxes` and
+`contours` of a mask, and `group`, a number that all annotations of a drawing share. COCO cannot store labels of
+studies.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ FILE, IMAGES, RESULTS = "annotations.json", "images", "results.json"
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
     """Write ``annotations.json``.
 
-    For predictions also ``results.json``, for tools that match results with references.
+    For predictions, also write ``results.json``, for tools that match results with references.
     """
     if annotations.studies:
-        raise ArgumentError("to", "must be a form that holds labels of studies", "coco, which holds only drawings")
+        raise ArgumentError("to", "must be a form that can store labels of studies", "coco, which stores only drawings")
     numbers = {image_id: n for n, image_id in enumerate(annotations.films, start=1)}
     categories = {name: n for n, name in enumerate(annotations.names, start=1)}
     rows: list[dict[str, Any]] = []
@@ -62,13 +63,13 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     write_whole(out / FILE, json.dumps(document, allow_nan=False) + "\n")
     if annotations.readers != [PREDICTION]:
         n_united = sum(_is_united(drawing) for drawing in annotations.drawings) if annotations.by_instance else 0
-        return [f"{n_united} masks of several instances: each has its box instead"] if n_united else []
+        return [f"{n_united} masks of several instances: only the box of each instance is exported"] if n_united else []
     kept = ("image_id", "category_id", "segmentation", "bbox", "score")
     drawn = [row for row in rows if row["area"] > 0]
     results = [{name: row[name] for name in kept if row.get(name)} | {"score": row.get("score", 1.0)} for row in drawn]
     write_whole(out / RESULTS, json.dumps(results, allow_nan=False) + "\n")
     n_without = sum("score" not in row for row in drawn)
-    return [f"{n_without} predictions have no score: {RESULTS} says 1 for them"] if n_without else []
+    return [f"{n_without} predictions without a score: {RESULTS} gives them the score 1"] if n_without else []
 
 
 def _image(film: AnnotatedImage, number: int, pictures: Mapping[str, str]) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def _image(film: AnnotatedImage, number: int, pictures: Mapping[str, str]) -> di
 def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
     """Yield the annotations of a drawing.
 
-    One for its mask, or one per box, or one for its points if it has only those.
+    A drawing has one annotation for its mask, otherwise one per box, otherwise one for its points or cell.
     """
     more: dict[str, Any] = {"iscrowd": 0, "reader": drawing.reader}
     if drawing.score is not None:
@@ -107,13 +108,13 @@ def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
     elif drawing.boxes:
         for box in drawing.boxes:
             yield {"segmentation": [], "bbox": list(box), "area": box[2] * box[3], **more}
-            more.pop("points", None)  # they are written once
+            more.pop("points", None)  # points are written only once
     else:
         yield {"segmentation": [], "bbox": [0, 0, 0, 0], "area": 0, **more}
 
 
 def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """Yield the annotations of a drawing whose boxes are scored one by one, each with its contour or its mask."""
+    """Yield the annotations of a drawing whose boxes are scored one by one, each with its contour or mask."""
     has_contours = len(drawing.polygons) == len(drawing.boxes)
     for i, box in enumerate(drawing.boxes):
         alone = replace(
@@ -129,7 +130,7 @@ def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
 
 
 def _is_united(drawing: Drawing) -> bool:
-    """Return True if a drawing has one mask over several boxes, and not a contour for each."""
+    """Return True if a drawing has one mask for several boxes, but not one contour per box."""
     return drawing.mask is not None and len(drawing.boxes) > 1 and len(drawing.polygons) != len(drawing.boxes)
 
 
@@ -216,7 +217,7 @@ def _mask(segmentation: Any, film: AnnotatedImage) -> Rle:
     if size != [film.height, film.width]:
         rule = f"must have masks of the size of their image, {film.image_id} has [{film.height}, {film.width}]"
         raise ArgumentError("file", rule, size)
-    if isinstance(counts, list):  # COCO's runs go along columns, which are the rows of the transposed mask
+    if isinstance(counts, list):  # COCO's runs follow columns, which are the rows of the transposed mask
         turned = AnnotatedImage(film.image_id, film.study_id, film.patient_id, film.height, film.width)
         runs = [whole(run, "counts") for run in counts]
         return encode_mask(pack_masks([mask_of_runs(runs, (0, 0, film.height, film.width), turned)]).dense(0).T)

@@ -1,8 +1,9 @@
-"""CVAT for images 1.1: an XML file of images with masks, boxes, points, polygons and tags (docs.cvat.ai).
+"""Write and read CVAT for images 1.1: an XML file of images, masks, boxes, points, polygons and tags (docs.cvat.ai).
 
-A mask is stored as runs along the rows of its tight box, background first. Reader, score, cell and probability are
-attributes of their shape; labels of a study are tags of its first image. Empty masks are left out, because CVAT has
-none. Contours from which a mask was filled are also left out, because CVAT would show them as separate shapes.
+A mask is stored as the lengths of runs along the rows of its tight box, beginning with a run of background. Reader,
+score, cell and probability are attributes of a shape; a study's labels are tags of the study's first image. Empty masks
+are left out, because CVAT cannot store them. Contours from which a mask was filled are left out, too, because CVAT
+would show such contours as separate shapes.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     ET.indent(root)
     write_whole(out / FILE, ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
     lost = {
-        f"{n_empty} empty masks: CVAT has none": n_empty,
-        f"the contours of {n_contours} drawings: their masks are there": n_contours,
+        f"{n_empty} empty masks, which CVAT cannot store": n_empty,
+        f"contours of {n_contours} drawings, whose masks are exported": n_contours,
     }
     return [part for part, n in lost.items() if n]
 
@@ -82,7 +83,7 @@ def _meta(annotations: Annotations) -> ET.Element:
 
 
 def _add_drawing(image: ET.Element, drawing: Drawing, group: int) -> bool:
-    """Add the shapes of a drawing; return True if they hold the whole drawing."""
+    """Add the shapes of a drawing; return True if the shapes represent the whole drawing."""
     attributes = {"reader": drawing.reader, "score": drawing.score, "cell": drawing.cell, "group": group}
     region = None if drawing.mask is None else mask_in_box(drawing.mask)
     if region is not None:
@@ -121,13 +122,13 @@ def _pairs(points: Iterable[tuple[float, float]]) -> str:
 def read(path: Path, known: Annotations) -> Annotations:
     """Read an export of CVAT in the format "CVAT for images 1.1"."""
     data = read_bytes(path, FILE)
-    if b"\0" in data:  # UTF-16, in which a DOCTYPE would not be seen
+    if b"\0" in data:  # in UTF-16 the check below would miss a DOCTYPE
         raise ArgumentError("file", "must be XML in UTF-8", path)
     if b"<!" in data.replace(b"<!--", b""):  # a DOCTYPE may expand without end
         raise ArgumentError("file", "must be XML without a DOCTYPE", path)
     try:
         root = ET.fromstring(data)
-    except (ET.ParseError, ValueError) as error:  # ValueError: an unknown encoding
+    except (ET.ParseError, ValueError) as error:  # ValueError means an unknown encoding
         raise ArgumentError("file", f"must be XML: {error}", path) from None
     if root.tag != "annotations" or root.find("track") is not None:
         raise ArgumentError("file", "must be exported as CVAT for images 1.1, not for video", path)
@@ -158,7 +159,7 @@ def _attributes(element: ET.Element) -> dict[str, str]:
 
 
 def _drawing(element: ET.Element, film: AnnotatedImage, known: Annotations) -> tuple[Drawing, float | None]:
-    """Return a shape, and the value of a tag that is a label of its study."""
+    """Return a shape as a drawing, or a tag as a study's label and value."""
     attributes = _attributes(element)
     finding = known.finding_of(element.get("label"))
     score = finite(attributes["score"], "score") if attributes.get("score") else None

@@ -1,11 +1,11 @@
-"""Shared parts of DICOM segmentations and reports: identifiers, referenced images, files.
+"""Handle identifiers, referenced images and files for both DICOM segmentations and reports.
 
 Conventions
 -----------
-Datasets publish no DICOM identifiers, so identifiers are made from the ids of the dataset, and the same input gives the
-same bytes. Images become secondary captures; the patient's name is the dataset's pseudonym. DICOM requires dates, and
-datasets have none, so all objects have :data:`DATE`. Findings are coded with the private scheme :data:`SCHEME`; the
-meaning of a code is the finding.
+Datasets publish no DICOM identifiers. Identifiers are therefore made from the ids of the dataset, so that equal input
+gives equal bytes. Images become secondary captures; the patient's name is the dataset's pseudonym. DICOM requires
+dates, which datasets lack, so all objects have the date :data:`DATE`. Findings are coded with the private scheme
+:data:`SCHEME`; the meaning of a code is the finding.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DATES = (
 
 
 class Identifiers:
-    """Unique identifiers of the objects of a split, each made from the object's ids."""
+    """Makes the unique identifiers of a split's objects from the objects' ids."""
 
     def __init__(self, annotations: Annotations) -> None:
         self._of = f"{annotations.benchmark} {annotations.version} {annotations.split}"
@@ -62,7 +62,7 @@ def code_of(finding: str, names: tuple[str, ...]) -> CodedConcept:
 
 
 def finding_of_code(code: Any, known: Annotations, label: str | None = None) -> str:
-    """Return the finding that a code, or the label of a segment, means."""
+    """Return the finding that a code, or a segment's label, represents."""
     texts = [str(text) for text in (label, getattr(code, "CodeMeaning", None)) if text]
     for text in texts[:-1]:
         if text.replace("_", " ").casefold() in {name.casefold() for name in known.names}:
@@ -76,7 +76,7 @@ def person(reader: str) -> str:
 
 
 def in_order(drawings: Iterable[Drawing], known: Annotations) -> tuple[Drawing, ...]:
-    """Return drawings in the order of their images in the dataset, whatever the order of the files."""
+    """Return drawings in the order of the dataset's images, whatever the order of the files."""
     places = {image_id: n for n, image_id in enumerate(known.films)}
     return tuple(sorted(drawings, key=lambda one: places[one.image_id]))
 
@@ -84,7 +84,7 @@ def in_order(drawings: Iterable[Drawing], known: Annotations) -> tuple[Drawing, 
 def source_images(
     annotations: Annotations, out: Path, folder: str, pictures: Mapping[str, str]
 ) -> Iterator[tuple[AnnotatedImage, Dataset]]:
-    """Yield every image as a secondary capture; a picture in `folder` is replaced by its secondary capture there."""
+    """Yield every image as a secondary capture, which replaces the image's picture in `folder` if there is one."""
     ids = Identifiers(annotations)
     for film in annotations.films.values():
         picture = out / folder / pictures[film.image_id]
@@ -106,7 +106,7 @@ def _grey(data: bytes) -> np.ndarray[Any, Any]:
 def _secondary_capture(film: AnnotatedImage, ids: Identifiers, pixels: np.ndarray[Any, Any] | None) -> Dataset:
     from highdicom.sc import SCImage
 
-    if pixels is None:  # it is referred to, and not written
+    if pixels is None:  # without a picture, the object is only referred to
         pixels = np.zeros((film.height, film.width), dtype=np.uint8)
     image = SCImage(
         pixel_array=pixels,
@@ -143,7 +143,7 @@ def write_object(dataset: Dataset, path: Path) -> None:
 
 
 def object_files(path: Path, folder: str) -> list[Path]:
-    """Return `path` if it is a file, otherwise the files below `path`/`folder` or, without that folder, below `path`.
+    """Return `path` if it is a file, otherwise the files below `path`/`folder` or, if there is none, below `path`.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def object_files(path: Path, folder: str) -> list[Path]:
 
 
 def read_object(path: Path, modality: str) -> Dataset | None:
-    """Return a DICOM file of this modality; None if its modality is another.
+    """Read a DICOM file; None if its modality is not `modality`.
 
     Raises
     ------
@@ -182,10 +182,10 @@ def read_object(path: Path, modality: str) -> Dataset | None:
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """Turn the errors that pydicom and highdicom raise about a broken file into an ArgumentError that names it."""
+    """Turn errors that pydicom and highdicom raise about a broken file into an ArgumentError that names the file."""
     try:
         yield
     except ArgumentError:
         raise
-    except Exception as error:  # broken files make them raise nearly everything
+    except Exception as error:  # pydicom and highdicom raise almost any error
         raise ArgumentError("file", f"must be a DICOM file of this form ({error})", path) from None

@@ -1,8 +1,9 @@
-"""DICOM segmentations: masks as binary segments, one file per image and reader.
+"""Write and read DICOM segmentations: masks as binary segments, one file per image and reader.
 
-A segment is one drawing, and its label is the finding. The reader is the content creator; a model's segments are marked
-as automatic, a reader's as manual. Confidence and cell are in the segment's description. A segmentation cannot hold
-points, boxes and contours (see :mod:`reveal_bench.exchange.dicom_sr`) or empty masks.
+A segment is one drawing, and the segment's label is the finding. The reader is the content creator. A model's segments
+are marked as automatic, a reader's segments as manual. Confidence and cell are in the segment's description. A
+segmentation cannot store points, boxes and contours, for which there is :mod:`reveal_bench.exchange.dicom_sr`, or empty
+masks.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ FILE, IMAGES = "segmentations", "images"
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
     """Write ``segmentations/`` with a file per image and reader, and beside it the images as secondary captures."""
     if annotations.studies:
-        raise ArgumentError("to", "must be a form that holds labels of studies", "dicom-seg, which holds only masks")
+        raise ArgumentError(
+            "to", "must be a form that can store labels of studies", "dicom-seg, which stores only masks"
+        )
     by_film: dict[str, dict[str, list[tuple[Drawing, Rle]]]] = defaultdict(lambda: defaultdict(list))
     n_empty = 0
     for drawing in annotations.drawings:
@@ -57,9 +60,9 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
             dataset = _segmentation(annotations, film, image, reader, drawings)
             write_object(dataset, out / FILE / f"{annotations.stems[film.image_id]}.{quote(reader, safe='')[:90]}.dcm")
     others = {
-        f"{n_empty} empty masks: a segment has pixels": n_empty,
-        "points: give --to dicom-sr for them": sum(bool(one.points) for one in annotations.drawings),
-        "boxes: give --to dicom-sr for them": sum(bool(one.boxes) for one in annotations.drawings),
+        f"{n_empty} empty masks, because a segment must have pixels": n_empty,
+        "points; export them with --to dicom-sr": sum(bool(one.points) for one in annotations.drawings),
+        "boxes; export them with --to dicom-sr": sum(bool(one.boxes) for one in annotations.drawings),
         "contours": sum(bool(one.polygons) for one in annotations.drawings),
         "cells of drawings without a mask": sum(one.cell is not None and not one.mask for one in annotations.drawings),
     }
@@ -111,15 +114,15 @@ def _segmentation(
         software_versions=__version__,
         device_serial_number="0",
     )
-    dataset.PatientOrientation = image.PatientOrientation  # required for images without a position in space
+    dataset.PatientOrientation = image.PatientOrientation  # DICOM requires this for images without a position in space
     for element in dataset.iterall():
-        if element.keyword == "DimensionOrganizationUID":  # random unless it is set
+        if element.keyword == "DimensionOrganizationUID":  # highdicom would choose a random one
             element.value = ids.uid("dimensions", film.image_id, reader)
     return dataset
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read binary segmentations that refer to the images of the split, by this package or other programs."""
+    """Read binary segmentations, written by this package or another program, that refer to images of the split."""
     films = Identifiers(known).films(known)
     drawings: list[Drawing] = []
     for file in object_files(path, FILE):
@@ -143,7 +146,7 @@ def _drawings(dataset: Dataset, file: Path, films: Mapping[str, AnnotatedImage],
     of_frames = [
         (groups, _film(dataset, groups, file, films, known)) for groups in dataset.PerFrameFunctionalGroupsSequence
     ]
-    for _, film in of_frames:  # before memory is taken for pixels
+    for _, film in of_frames:  # check before memory is allocated for pixels
         if (dataset.Rows, dataset.Columns) != (film.height, film.width):
             size = f"{film.width} x {film.height} pixels"
             rule = f"must have masks of the size of their image, {film.image_id} has {size}"
@@ -175,7 +178,7 @@ def _drawing(segment: Any, image_id: str, mask: np.ndarray[Any, Any], creator: s
 
 
 def _parse_description(description: str) -> dict[str, Any]:
-    """Return the facts that this package wrote into a segment's description; other texts are ignored."""
+    """Return the facts that this package wrote into a segment's description; text by other programs is ignored."""
     try:
         value = json.loads(description)
     except ValueError:
@@ -184,7 +187,7 @@ def _parse_description(description: str) -> dict[str, Any]:
 
 
 def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
-    """Return the item of a functional group, which all frames share or each frame has."""
+    """Return the item of a functional group that is either shared by all frames or given per frame."""
     own = groups.get(name) or dataset.SharedFunctionalGroupsSequence[0].get(name)
     if not own:
         raise ArgumentError("file", f"must have {name} for every frame", str(dataset.SOPInstanceUID))
@@ -194,7 +197,7 @@ def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
 def _film(
     dataset: Dataset, groups: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations
 ) -> AnnotatedImage:
-    """Return the image of a frame: the image that it was derived from, or the only image that the file refers to."""
+    """Return the image from which a frame was derived, or the only image to which the file refers."""
     derived = groups.get("DerivationImageSequence") or []
     uids = [str(source.ReferencedSOPInstanceUID) for one in derived for source in one.get("SourceImageSequence", [])]
     if not uids:

@@ -1,8 +1,8 @@
-"""DICOM structured reports (TID 1500): points, boxes and contours as regions, labels of studies as evaluations.
+"""Write and read DICOM structured reports (TID 1500): points, boxes and contours as regions, labels as evaluations.
 
-There is one report per image and reader, or per study and reader. Each region is a group of measurements with the
-finding as its type; the confidence is one of the measurements. A box is a closed polyline of its corners. DICOM stores
-coordinates as 32-bit numbers. Reports cannot hold masks, see :mod:`reveal_bench.exchange.dicom_seg`.
+There is one report per image and reader, or per study and reader. Each region is a group of measurements whose type is
+the finding; the confidence is one of the measurements. A box is a closed polyline of its corners. DICOM stores
+coordinates as 32-bit numbers. Reports cannot store masks, for which there is :mod:`reveal_bench.exchange.dicom_seg`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 FILE, IMAGES = "reports", "images"
 POINT, BOX, CONTOUR = "point", "box", "contour"
 Graphic = tuple[str, str, Sequence[tuple[float, float]]]
-"""(kind of region, DICOM's graphic type, vertices (x, y))."""
+"""A region as (kind, DICOM's graphic type, vertices (x, y))."""
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write ``reports/``, and beside it the images as secondary captures."""
+    """Write ``reports/``, and next to this folder the images as secondary captures."""
     by_film: dict[str, dict[str, list[tuple[int, Drawing]]]] = defaultdict(lambda: defaultdict(list))
     for group, drawing in enumerate(annotations.drawings, start=1):
         if any(_graphics(drawing)):
@@ -59,11 +59,11 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
             if image_id == film.image_id:
                 _write_report(annotations, film, image, reader, _evaluations(annotations, image, study), out)
     lost = {
-        "masks: give --to dicom-seg for them": sum(one.mask is not None for one in annotations.drawings),
-        "cells of drawings without anything else": sum(
+        "masks; export them with --to dicom-seg": sum(one.mask is not None for one in annotations.drawings),
+        "cells, the only content of these drawings": sum(
             one.cell is not None and one.mask is None and not any(_graphics(one)) for one in annotations.drawings
         ),
-        "coordinates beyond 32 bits": sum(_is_rounded(one) for one in annotations.drawings),
+        "coordinates, rounded to 32 bits": sum(_is_rounded(one) for one in annotations.drawings),
     }
     return [f"{n} drawings’ {what}" for what, n in lost.items() if n]
 
@@ -87,7 +87,7 @@ def _is_rounded(drawing: Drawing) -> bool:
 def _exact(side: float) -> float:
     """Return the shortest decimal number for the 32-bit number `side`.
 
-    Numbers of up to about six digits come back as written.
+    A number of up to about six digits is read back as it was written.
     """
     return float(str(np.float32(side)))
 
@@ -178,7 +178,7 @@ def _write_report(
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read measurement reports (TID 1500) that refer to the images of the split, by this package or other programs."""
+    """Read measurement reports (TID 1500), by this package or another program, that refer to images of the split."""
     from highdicom.sr import ComprehensiveSR
 
     films = Identifiers(known).films(known)
@@ -230,7 +230,7 @@ def _reader(report: Any) -> str:
 
 
 def _region(group: Any, film: AnnotatedImage, reader: str, known: Annotations) -> tuple[Drawing, str]:
-    """Return (drawing, number) of a group; the number is the one that this package gave the drawing."""
+    """Return a group's drawing, and the number that this package gave the drawing ("" in other reports)."""
     words = str(group.tracking_identifier or "").split()
     is_ours = len(words) >= 2 and words[0].isdigit() and words[1] in (POINT, BOX, CONTOUR)
     region = group.roi

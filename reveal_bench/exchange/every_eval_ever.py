@@ -1,14 +1,14 @@
-"""Writes a result as a record of Every Eval Ever, version 0.3.0, with its cases in a second file if they may be public.
+"""Write a result as a record of Every Eval Ever 0.3.0, with its cases in a second file if these may be public.
 
 Source: https://github.com/evaleval/every_eval_ever, ``eval.schema.json`` and ``instance_level_eval.schema.json``. A
-record is ``data/<benchmark>/<developer>/<model>/<uuid>.json``, its cases ``<uuid>_samples.jsonl`` beside it. The UUID
-has the form of version 4, which the registry demands, but is made from the record's content, so the same result gives
-the same file name; with its cases it gives another one. Counts of a receipt are count ranges, which the schema's whole
-numbers cannot hold, so they are text in the score's details.
+record is ``data/<benchmark>/<developer>/<model>/<uuid>.json``; its cases are ``<uuid>_samples.jsonl`` in the same
+folder. The UUID looks like version 4, as the registry demands, but is made from the record's content. The same result
+therefore gives the same file name, and another name if the record has cases. A receipt states count ranges, for which
+the schema's whole numbers are unsuitable. These ranges are text in the details of a score.
 
-Cases in the registry are public, so the rule of `publish` for a public repository applies: they must belong to a
-released split of open or synthetic data. A case has the question's ids, the prediction and the score, but never the
-reference. Receipts have no cases. Only scores that are means of hits and misses over cases have cases.
+Cases in the registry are public. The rule of `publish` for public repositories therefore applies: cases must belong to
+a released split of open or synthetic data. A case has the question's ids, the prediction and the score, but never the
+reference. A receipt has no cases. A score document has cases only for scores that are means of hits and misses.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Evaluation:
 
     Attributes
     ----------
-    at : when the result was made, seconds since 1970
-    organization, url : the organization that ran the evaluation, and its address, such as the leaderboard's
+    at : time at which the result was made, in seconds since 1970
+    organization, url : the organization that ran the evaluation, and its web address, such as the leaderboard's
     dataset : repository of the benchmark on the Hugging Face Hub, "organization/name"
     developer : developer of the model, if its name is not "developer/name"
-    deployment, availability : whether the evaluator ran the model itself, and whether its weights are open
+    deployment, availability : whether the evaluator ran the model itself, and whether the model's weights are open
     """
 
     at: float
@@ -71,12 +71,12 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record and its cases, as the files of the registry.
+    """A record and its cases, in the format of the registry's files.
 
     Attributes
     ----------
     document : the record, as JSON values
-    name : its UUID
+    name : UUID of the record
     folder : path in the registry, such as "data/chexlocalize/acme/model"; "" if the developer is unknown
     cases : lines of ``<uuid>_samples.jsonl``
     """
@@ -92,10 +92,10 @@ class Record:
         Raises
         ------
         ValueError
-            If the developer of the model is unknown, because paths of the registry contain it.
+            If the model's developer, who is part of the registry's paths, is unknown.
         """
         if not self.folder:
-            rule = "must be given: the registry files a record under the developer of its model"
+            rule = "must be given, because the registry's paths contain the model's developer"
             raise ArgumentError("developer", rule, "a model whose name is not 'developer/name'")
         place = root / self.folder
         place.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ class Record:
 
 
 def made_at(result: Result, file: Path) -> float:
-    """Return the time when a result was made: the receipt's or, without one, when its file was last changed."""
+    """Return the time at which a result was made: the receipt's time, or when a score document was last changed."""
     return file.stat().st_mtime if result.time is None else datetime.fromisoformat(result.time).timestamp()
 
 
@@ -118,16 +118,16 @@ def every_eval_ever(
 
     Parameters
     ----------
-    folder, predictions : dataset folder and prediction file of a score document; given for a record with its cases
+    folder, predictions : dataset folder and prediction file of a score document; needed only for a record with cases
 
     Raises
     ------
     ValueError
-        If the model is unknown, its developer is not the one in its name, or its cases may not be public or belong to
+        If the model is unknown, `developer` contradicts the model's name, or the cases may not be public or belong to
         another result.
     """
     if result.model is None:
-        raise ArgumentError("model", "must be given: a score document does not name the model, and the record must")
+        raise ArgumentError("model", "must be given, because a record names the model and a score document does not")
     developer = _developer(result.model, evaluation.developer)
     document = _document(result, evaluation, developer)
     place = _folder(result.benchmark, result.model, developer)
@@ -137,16 +137,17 @@ def every_eval_ever(
     if not lines:
         return Record(document, _uuid(document), place)
     cases = {"format": "jsonl", "hash_algorithm": "sha256", "total_rows": len(lines)}
-    name = _uuid(document | {"detailed_evaluation_results": cases})  # the record without cases has another name
+    name = _uuid(document | {"detailed_evaluation_results": cases})  # a record without cases has another name
     document["detailed_evaluation_results"] = cases | {
-        "file_path": f"{place}/{name}_samples.jsonl".removeprefix("/"),  # the place is not known without a developer
+        # There is no folder if the developer is unknown.
+        "file_path": f"{place}/{name}_samples.jsonl".removeprefix("/"),
         "checksum": hashlib.sha256("".join(lines).encode()).hexdigest(),
     }
     return Record(document, name, place, lines)
 
 
 def _uuid(document: Mapping[str, Any]) -> str:
-    """Return a UUID made from a record without its times; it has the form of version 4, as the registry demands."""
+    """Return a UUID made from a record without its times; it looks like version 4, as the registry demands."""
     moments = ("evaluation_id", "retrieved_timestamp", "evaluation_timestamp")
     content = {name: value for name, value in document.items() if name not in moments}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
@@ -154,7 +155,7 @@ def _uuid(document: Mapping[str, Any]) -> str:
 
 
 def _developer(model: str, developer: str | None) -> str | None:
-    """Return the developer in the name of a model or, without one, the developer that the caller names.
+    """Return the developer in a model's name or, if the name has none, the developer that the caller states.
 
     None without either.
     """
@@ -165,9 +166,9 @@ def _developer(model: str, developer: str | None) -> str | None:
 
 
 def _folder(benchmark: str, model: str, developer: str | None) -> str:
-    """Return the registry's path for a model, by the rules of its `datastore_path_components`.
+    """Return the registry's path for a model, by the rules of the registry's `datastore_path_components`.
 
-    "" without a developer.
+    The path is "" if the developer is unknown.
     """
     if developer is None:
         return ""
@@ -185,7 +186,7 @@ def _document(result: Result, evaluation: Evaluation, developer: str | None) -> 
         "source_name": "reveal-bench score" if result.receipt is None else "reveal-leaderboard",
         "source_type": "evaluation_run",
         "source_organization_name": evaluation.organization or NOT_RECORDED,
-        # anyone may score at home; a leaderboard scores files that others send
+        # anyone may score locally; a leaderboard scores files that others send
         "evaluator_relationship": "other" if result.receipt is None else "third_party",
         "additional_details": _details(result),
     }
@@ -279,7 +280,7 @@ def _uncertainty(figure: Figure) -> dict[str, Any]:
 
 
 def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> Iterator[Json]:
-    """Yield the cases of a result, one per question and hit rate, in the form of the registry's instances."""
+    """Yield the cases of a result, one per question and hit rate, in the format of the registry's instances."""
     _check_public(result, folder)
     _check_files(result, folder, predictions)
     opened, options = open_folder(folder), ScoringOptions.of_protocol(result.protocol)
@@ -313,37 +314,37 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
 
 
 def _check_files(result: Result, folder: Path, predictions: Path) -> None:
-    """Refuse other predictions or references than those that were scored."""
+    """Refuse predictions or references that differ from the scored ones."""
     for name, digest, sha256 in (
         ("predictions", file_sha256(predictions), result.file_sha256),
         ("folder", hash_references(folder, result.split), result.references_sha256),
     ):
         if digest != sha256:
-            raise ArgumentError(name, f"must be the result's, with SHA-256 {sha256}", digest)
+            raise ArgumentError(name, f"must be those of the result, with SHA-256 {sha256}", digest)
 
 
 def _check_public(result: Result, folder: Path) -> None:
-    """Refuse cases that may not be public, as the module describes."""
+    """Refuse cases that may not be public, by the rule in the module's docstring."""
     if result.receipt is not None:
-        raise ArgumentError("predictions", "must be left out: a receipt releases figures, and never cases")
+        raise ArgumentError("predictions", "must be left out: a receipt releases scores but no cases")
     info = read_folder_info(folder)
     if (info.benchmark, info.version) != (result.benchmark, result.version):
         raise ArgumentError(
             "folder", f"must contain {result.benchmark} {result.version}", f"{info.benchmark} {info.version}"
         )
     if info.splits.get(result.split, {}).get("references") != "public":
-        raise ArgumentError("folder", f"must hold the split {result.split} with public references", folder)
+        raise ArgumentError("folder", f"must have the split {result.split} with public references", folder)
     benchmark = BENCHMARKS.get(info.benchmark)
     if not info.synthetic and (benchmark is None or benchmark.licence != "open"):
-        rule = "must be left out: the registry is public, and the terms of the source forbid passing cases on"
+        rule = "must be left out: the registry is public, and the source's terms forbid passing cases on"
         raise ArgumentError("predictions", rule, info.benchmark)
 
 
 def _case(question: tuple[str, str], asked: str, answers: Sequence[str], score: float) -> Json:
-    """Return the fields of a case, except those that identify the record it belongs to."""
+    """Return the fields of a case, except those that identify the case's record."""
     key, finding = question
     content = {"raw": f"{asked} {finding}, {key}", "reference": []}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))  # the registry's own recipe
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))  # the registry computes this hash in the same way
     attribution = {"turn_idx": 0, "source": "output.raw", "extraction_method": "prediction file", "is_terminal": True}
     return {
         "sample_id": f"{key}/{finding}",

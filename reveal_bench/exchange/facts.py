@@ -1,13 +1,14 @@
-"""A result as plain facts, from which all forms in this package are written.
+"""Read a receipt or score document as plain facts about a result, from which this package writes other formats.
 
 Conventions
 -----------
 A result comes from a *receipt*, which a leaderboard signed, or from a *score document*, which ``score --json`` prints.
-Figures are exact decimals. A receipt holds only released scores, which are already rounded, and forms never show more
-decimals. Its signature is checked first, and a receipt with an invalid signature is refused. Undefined scores are left
-out.
+Scores are exact decimals. A receipt contains only released scores, which are already rounded, and no format shows more
+decimals. The signature of a receipt is checked first, and a receipt with an invalid signature is refused. Undefined
+scores are left out.
 
-Facts that were not recorded are None, and a form says so or has no such field; nothing is guessed.
+Facts that were not recorded are None. Nothing is guessed: a format states that such a fact is missing, or omits its
+field.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ METHODS = {
     "percentile": "percentile bootstrap",
     "shifted": "percentile bootstrap, shifted by its bias",
     "bca": "bias-corrected and accelerated bootstrap",
-    "chexlocalize": "bootstrap, as the code of CheXlocalize has it",
+    "chexlocalize": "bootstrap, as in the code of CheXlocalize",
     "shown": "score interval about the rounded value",
 }
-"""Kind of interval -> its name in a paper."""
+"""Kind of interval -> name of the method in a paper."""
 LARGEST_FILE = 16 << 20
 DECIMALS = Decimal("0.001")
-LARGEST = 1_000_000_000  # of any metric; a hostile receipt may state more
+LARGEST = 1_000_000_000  # maximum for any metric; a hostile receipt may state more
 _PLAIN = re.compile(r"-?[0-9]{1,10}(\.[0-9]{1,20})?")
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a result, with its 95% interval.
+    """One score of a result, with its 95% interval.
 
     Attributes
     ----------
@@ -81,12 +82,12 @@ class Figure:
 
     @property
     def scale(self) -> str | None:
-        """The metric's title with the range of its values, which are never in percent."""
+        """The metric's title, and the range of its values, which are never in percent."""
         return METRICS[self.metric].scale if self.metric in METRICS else None
 
     @property
     def count(self) -> str:
-        """The number of cases or findings behind the score, in words."""
+        """The number of cases or findings on which the score is based, in words."""
         if self.n is None:
             return "not recorded"
         rated = (kind for kind in KINDS.values() if kind.scoring.scored_by == "readers")
@@ -95,18 +96,18 @@ class Figure:
 
     @property
     def recipe(self) -> dict[str, str]:
-        """Parts of the signature by their names: b, seed, unit, i, v."""
+        """Parts of the signature by name: b, seed, unit, i, v."""
         parts = (self.signature or "").split("|")[1:]
         return {name: value for name, colon, value in (part.partition(":") for part in parts) if colon}
 
     @property
     def n_cases(self) -> int | None:
-        """Number of cases of a finding, None if it is not known exactly."""
+        """Number of cases of a finding; None if the exact number is unknown."""
         return int(self.n) if not self.is_macro and self.n is not None and _COUNT.fullmatch(self.n) else None
 
     @property
     def n_resamples(self) -> int | None:
-        """Number of resamples of the interval."""
+        """Number of bootstrap resamples behind the interval; None if unknown."""
         count = self.recipe.get("b", "")
         return int(count) if _COUNT.fullmatch(count) else None
 
@@ -136,19 +137,19 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Result:
-    """A result as plain facts.
+    """The recorded facts about a result.
 
     Attributes
     ----------
     benchmark, version, split : the scored data
-    part : "public" or "final" for a receipt, else None
-    model, team : names that the submitter stated; for a score document those that the caller names, or None
+    part : "public" or "final" for a receipt, otherwise None
+    model, team : names that the submitter stated; for a score document, names that the caller states, or None
     time : time of scoring, ISO 8601 in UTC
     file_sha256, references_sha256 : SHA-256 of the prediction file and of the references
     n_predictions, n_missing : counts in a score document
     allow_missing : whether questions without an answer counted as misses (otherwise the file is refused)
-    receipt : the receipt, if the facts come from one, else None
-    shown_of : the submission with these scores, if it is another than the receipt's
+    receipt : the receipt; None for a score document
+    shown_of : the submission to which these scores belong, if not the receipt's
     """
 
     benchmark: str
@@ -172,7 +173,7 @@ class Result:
 
     @property
     def title(self) -> str:
-        """Name of the benchmark for people."""
+        """Title of the benchmark."""
         known = BENCHMARKS.get(self.benchmark)
         return self.benchmark if known is None else known.title
 
@@ -184,16 +185,16 @@ class Result:
 
     @property
     def caveat(self) -> str | None:
-        """A warning if the scores are those of a submission other than the receipt's; None if they are its own."""
+        """A warning if the scores belong to another submission than the receipt's, otherwise None."""
         if self.shown_of is None:
             return None
-        return f"scores shown: submission {self.shown_of}, which this one did not surpass"
+        return f"the scores are those of submission {self.shown_of}, which the receipt's submission did not surpass"
 
     def shown(self, figure: Figure) -> tuple[str, ...]:
-        """Return the value, and the bounds of its interval if there is one, as text.
+        """Return the value of a score, and the bounds of its interval if there is one, as text.
 
-        Numbers of a receipt have the released decimals, padded to the longest of them ("0.70 to 0.86"); numbers of a
-        score document have three.
+        Numbers of a receipt keep the released decimals, padded to equal length ("0.70 to 0.86"); numbers of a score
+        document get three decimals.
         """
         numbers = (figure.value, *(() if figure.low is None or figure.high is None else (figure.low, figure.high)))
         unit = DECIMALS
@@ -202,7 +203,7 @@ class Result:
         return tuple(format(number.quantize(unit), "f") for number in numbers)
 
     def interval(self, figure: Figure) -> tuple[str, str] | None:
-        """Return both bounds of a score's interval as text."""
+        """Return both bounds of a score's interval as text; None without an interval."""
         _, *ends = self.shown(figure)
         return (ends[0], ends[1]) if ends else None
 
@@ -220,18 +221,18 @@ class Result:
         titles = {figure.title.casefold(): figure for figure in have.values()}
         match = next((one for name in wanted if (one := have.get(name) or titles.get(name.casefold()))), None)
         if match is None:
-            rule = f"must be one with a figure of {finding}: {', '.join(have) or 'none'}"
-            raise ArgumentError("metric", rule, metric or "the metric that ranks")
+            rule = f"must be a metric with a score for {finding}: {', '.join(have) or 'none'}"
+            raise ArgumentError("metric", rule, metric or "the metric used for ranking")
         return match
 
 
 def read_result(path: Path, *, model: str | None = None, trusted_key: str | None = None) -> Result:
-    """Read a receipt, whose signature is checked, or a score document.
+    """Read a receipt, after checking its signature, or a score document.
 
     Parameters
     ----------
-    model : name of the model for a score document, which does not contain it; must not be given for a receipt,
-        which does
+    model : name of the model for a score document, which does not state a model; must not be given for a receipt, which
+        does
     trusted_key : public key that the leaderboard published, for a receipt
 
     Raises
@@ -244,7 +245,7 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
-        raise ValueError(f"{path} must be at most {LARGEST_FILE >> 20} MiB, it is larger")
+        raise ValueError(f"{path} must be at most {LARGEST_FILE >> 20} MiB")
     repeated: list[str] = []
     try:
         document = parse_json(data.decode("utf-8"), repeated)
@@ -252,13 +253,13 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
         raise ValueError(f"{path} must be JSON in UTF-8: {error}") from None
     if isinstance(document, dict) and not repeated and "receipt" in document:
         if model is not None:
-            raise ArgumentError("model", f"must not be given with a receipt, which states its own: {path}")
+            raise ArgumentError("model", f"must not be given with a receipt, which states the model: {path}")
         return of_receipt(document, trusted_key)
     if isinstance(document, dict) and not repeated and "estimates" in document:
         if trusted_key is not None:
-            raise ValueError(f"a key must not be given with a score document, which nobody signed: {path}")
+            raise ValueError(f"a key must not be given with a score document, which is not signed: {path}")
         return of_score(document, model)
-    raise ValueError(f"{path} must be a receipt, or a document of `reveal-bench score --json`, it is neither")
+    raise ValueError(f"{path} must be a receipt, or a document of `reveal-bench score --json`")
 
 
 def of_receipt(document: Mapping[str, Any], trusted_key: str | None = None) -> Result:
@@ -292,7 +293,7 @@ def of_score(document: Mapping[str, Any], model: str | None = None) -> Result:
     Raises
     ------
     ValueError
-        If the document does not have that form.
+        If the document does not have this format.
     """
     if document.get("schema") != 1:
         raise ValueError(f"`schema` of a score document must be 1, got {document.get('schema')!r}")
@@ -326,7 +327,7 @@ def _figure(entry: Mapping[str, Any]) -> Figure:
 
 
 def _decimal(number: object) -> Decimal | None:
-    """Return a number exactly as it was written; a receipt's must be in plain decimals and short enough to be shown."""
+    """Return a number exactly as it was written; in a receipt it must be a plain decimal, short enough to be shown."""
     if number is None:
         return None
     if isinstance(number, str) and not _PLAIN.fullmatch(number):

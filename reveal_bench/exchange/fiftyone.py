@@ -1,10 +1,9 @@
-"""FiftyOne's format on disk: ``samples.json`` and ``metadata.json`` beside the pictures (docs.voxel51.com).
+"""Write and read FiftyOne's format on disk: ``samples.json``, ``metadata.json`` and pictures (docs.voxel51.com).
 
-Each reader has a field of detections, one of keypoints (``..._points``), one of contours without a mask
-(``..._contours``) and one of classifications (``..._labels``).
-FiftyOne stores coordinates as fractions of the image's sides; a mask covers its tight box. It cannot hold empty masks,
-or contours in addition to a mask. Open a folder with ``fiftyone.Dataset.from_dir(FOLDER,
-dataset_type=fiftyone.types.FiftyOneDataset)``.
+Each reader has four fields: detections, keypoints (``..._points``), contours without a mask (``..._contours``) and
+classifications (``..._labels``). FiftyOne stores coordinates as fractions of the image's sides; a mask covers its tight
+box. The format cannot store empty masks, or contours in addition to a mask. Open a folder with
+``fiftyone.Dataset.from_dir(FOLDER, dataset_type=fiftyone.types.FiftyOneDataset)``.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ LISTS = {
 }
 ENDINGS = {"Detections": "", "Keypoints": "_points", "Polylines": "_contours", "Classifications": "_labels"}
 VERSION = "1.0.0"
-"""Release of FiftyOne with this format; later releases convert the files when they open them."""
+"""Release of FiftyOne with this format; later releases convert the files when opening them."""
 FIELD = "fiftyone.core.fields."
 
 
@@ -67,14 +66,14 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     write_whole(out / FILE, json.dumps({"samples": samples}, allow_nan=False) + "\n")
     write_whole(out / METADATA, json.dumps(_metadata(annotations, fields, names)) + "\n")
     lost = {
-        f"{n_empty} empty masks: FiftyOne has none": n_empty,
-        f"the contours of {n_contours} drawings: their masks are there": n_contours,
+        f"{n_empty} empty masks, which FiftyOne cannot store": n_empty,
+        f"contours of {n_contours} drawings, whose masks are exported": n_contours,
     }
     return [loss for loss, n in lost.items() if n]
 
 
 def _parts(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (kind of list, label) of each mask, box and set of points, and of a cell without any of these."""
+    """Yield (kind of list, label) for each mask, box and set of points, or for a cell if there are none of these."""
     more: dict[str, Any] = {"label": drawing.finding, "reader": drawing.reader, "group": group, "tags": []}
     if drawing.score is not None:
         more["confidence"] = drawing.score
@@ -142,7 +141,7 @@ def _object_id(*texts: str) -> dict[str, str]:
 
 
 def _field_names(readers: Sequence[str]) -> dict[str, str]:
-    """Return reader -> unique name of the field of detections, a prefix of the names of the reader's other fields."""
+    """Return reader -> unique name of the reader's field of detections, a prefix of its other fields' names."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for reader in readers:
@@ -191,7 +190,7 @@ def _field(name: str, kind: str, *, db_field: str | None = None, subfield: str |
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read an export of FiftyOne of the type FiftyOneDataset."""
+    """Read an export by FiftyOne of the type FiftyOneDataset."""
     document = read_json(path, FILE)
     samples = document.get("samples") if isinstance(document, dict) else None
     if not isinstance(samples, list):
@@ -237,7 +236,7 @@ def _drawing(part: dict[str, Any], film: AnnotatedImage, finding: str, reader: s
         raise ArgumentError("file", "must have polylines of three points or more", f"one of {film.image_id}")
     points = () if is_contour else _points(lists, film)
     if part.get("mask_path"):
-        raise ArgumentError("file", "must have masks within it, not in files of their own (`mask_path`)", film.image_id)
+        raise ArgumentError("file", "must contain its masks, not refer to files (`mask_path`)", film.image_id)
     mask = None if mask_of is None else _mask(mask_of, box, film)
     score = part.get("score") if points else part.get("confidence")
     return Drawing(
@@ -262,7 +261,7 @@ def _mask(binary: Any, box: Sequence[float], film: AnnotatedImage) -> Rle:
     is_inside = min(left, top, width, height) >= 0 and left + width <= film.width and top + height <= film.height
     if not is_inside:
         raise ArgumentError("file", f"must have masks within their image, {film.image_id}", list(box))
-    limit = width * height * 8 + 1024  # an array of the widest numbers, and its header
+    limit = width * height * 8 + 1024  # size of an array of 64-bit numbers, and its header
     try:
         packed = base64.b64decode(binary["$binary"]["base64"], validate=True)
         data = zlib.decompressobj().decompress(packed, limit)

@@ -1,9 +1,9 @@
-"""Writes a result for a model's page on the Hugging Face Hub, as a file ``.eval_results/*.yaml``.
+"""Write a result for a model's page on the Hugging Face Hub, as a file ``.eval_results/*.yaml``.
 
-The format is https://huggingface.co/docs/hub/eval-results as `huggingface_hub` writes it. One file holds
-one number, the headline score, as a fraction. Its task belongs to the split and the metric in the dataset's
-``eval.yaml``; a metric without a task is refused. Only the Hub's own jobs make a ``verifyToken``: it is absent
-here, and the receipt is in the notes.
+The format is that of https://huggingface.co/docs/hub/eval-results, as `huggingface_hub` writes it. A file contains one
+number, the headline score, as a fraction. The file also names a task in the dataset's ``eval.yaml``, which belongs to
+the split and the metric; a metric without a task is refused. Only the Hub's own jobs make a ``verifyToken``, so the
+file has none; its notes contain the receipt.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def eval_results(
     Raises
     ------
     ValueError
-        If an argument has a wrong form, the score does not exist, or its metric is not a task in ``eval.yaml``.
+        If an argument is invalid, the score does not exist, or its metric is not a task in ``eval.yaml``.
     """
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml

@@ -1,12 +1,12 @@
-"""Label Studio: ``tasks.json`` to import, with the labelling setup ``config.xml`` (labelstud.io).
+"""Write and read Label Studio's ``tasks.json``, with the labelling setup ``config.xml`` (labelstud.io).
 
 A task is an image or, if studies are labelled, a study of several images. A reader's drawings and labels are an
-annotation of the task, a model's a prediction. Label Studio stores coordinates in percent of the image's sides, and a
-mask as a bit stream of runs over the four channels of a picture (its "brush"). Contours in addition to a mask are left
+annotation of the task; a model's are a prediction. Label Studio stores coordinates in percent of the image's sides, and
+a mask as a "brush": a bit stream of runs over the four channels of a picture. Contours in addition to a mask are left
 out.
 
-Tasks refer to pictures as local files of Label Studio: start it with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and
-LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT set to the folder.
+Tasks refer to pictures as local files of Label Studio, which must be started with
+LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT set to the folder.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     write_whole(out / FILE, json.dumps(tasks, allow_nan=False) + "\n")
     write_whole(out / CONFIG, _config(annotations))
     n_contours = sum(bool(drawing.polygons) and drawing.mask is not None for drawing in annotations.drawings)
-    return [f"the contours of {n_contours} drawings: their masks are there"] if n_contours else []
+    return [f"contours of {n_contours} drawings, whose masks are exported"] if n_contours else []
 
 
 def _task(data: dict[str, Any], by_reader: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _task(data: dict[str, Any], by_reader: Mapping[str, list[dict[str, Any]]]) -
 
 
 def _regions(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[dict[str, Any]]:
-    """Return the regions of a drawing: mask, boxes and points, or its cell if it has none of these."""
+    """Yield the regions of a drawing: mask, boxes and points, or the cell if there are none of these."""
     mark = {
         key: value for key, value in (("reader", drawing.reader), ("cell", drawing.cell), ("group", group)) if value
     }
@@ -258,15 +258,16 @@ def _mask(value: dict[str, Any], region: dict[str, Any], film: AnnotatedImage) -
 def encode_brush(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     """Return a mask as Label Studio's brush: every pixel four times, as runs of 0 and 255.
 
-    Bits: 32 for the number of words, 5 for the bits of a word less one, four times 4 for the bits of a length less one;
-    then per run 1 (a run follows, not single words), 2 for which of the four lengths, the length less one, the word.
+    The stream begins with 32 bits for the number of words, 5 bits for the word's number of bits minus one, and four
+    times 4 bits for the four possible numbers of bits of a length, minus one. Each run then has one bit 1 (a run, not
+    single words), 2 bits for one of the four numbers of bits, the length minus one, and the word.
     """
     flat = mask.ravel()
     edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     starts = np.concatenate([[0], edges])
     lengths = np.diff(np.concatenate([starts, [flat.size]])) * CHANNELS
     longest = 1 << 16
-    n_parts = -(-lengths // longest)  # a longer run is several
+    n_parts = -(-lengths // longest)  # a longer run is split
     parts = np.full(n_parts.sum(), longest)
     parts[np.cumsum(n_parts) - 1] = lengths - (n_parts - 1) * longest
     runs = 0b110 << 24 | parts - 1 << 8 | np.where(np.repeat(flat[starts], n_parts), 255, 0)
@@ -285,7 +286,7 @@ def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDAr
         If the brush is cut off, or belongs to an image of another size.
     """
     packed = data.tobytes()
-    place = 0  # number of the next bit
+    place = 0  # index of the next bit
 
     def take(n: int) -> int:
         nonlocal place

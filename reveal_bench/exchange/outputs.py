@@ -1,18 +1,18 @@
-"""Output of models and scripts as lines of a prediction file: COCO results, tables of boxes, tables of probabilities.
+"""Convert output of models and scripts (COCO results, tables of boxes or probabilities) to lines of a prediction file.
 
 Conventions
 -----------
-A row is a mapping of names to values, from a table, a list of JSON or a COCO file. Each row has an id, and a finding
-and its place (long), a finding and its probability (long), or a column per finding (wide). The notes say how every
-name, id, category and box was read. Input that does not fit is refused with all its problems; nothing is guessed or
-dropped.
+A row is a mapping of names to values, from a table, a list of JSON or a COCO file. Each row has an id. A long table
+also has a finding and its position or probability per row; a wide table has a column per finding. Notes state how every
+name, id, category and box was read. Input that does not fit is refused, and the error lists all problems; nothing is
+guessed or dropped.
 
 =============  =======================================================================================================
-ids            the split's; or a path or file name that ends like exactly one of them, folders joined by "_"
+ids            ids of the split, or paths and file names that end like exactly one id, folders joined by "_"
 findings       names of the benchmark, or spellings of them (:func:`~reveal_bench.findings.canonical_finding`)
 boxes          "xywh" (left, top, width, height), "xyxy" (left, top, right, bottom) or "cxcywh" (centre, size), in
                pixels, or in fractions of the image's sides with `normalised`: the caller states both
-numbers        categories and images by number have the names that `categories` and `images` give them
+numbers        a number of a category or image means the name that `categories` or `images` gives for the number
 =============  =======================================================================================================
 """
 
@@ -52,7 +52,7 @@ KNOWN_COLUMNS = (
     *_PLACES,
     *dict.fromkeys(name for group in _BOX_COLUMNS for name in group),
 )
-"""Columns that must have these names; names of columns of ids, findings and scores may vary."""
+"""Columns that are recognised only by these names; columns of ids, findings and scores may have other names."""
 _INDEX_NAME = re.compile(r"Unnamed: \d+|index|level_0|")
 _ENDINGS = (".dicom", ".dcm", ".png", ".jpeg", ".jpg", ".npy", ".nii.gz", ".nii")
 _MOST_TOLD = 10
@@ -60,17 +60,18 @@ _MOST_TOLD = 10
 
 @dataclass(frozen=True)
 class Reading:
-    """Settings for reading rows, for facts that the rows do not state.
+    """Settings for reading rows: facts that the rows themselves do not state.
 
     Attributes
     ----------
-    columns : name in the source -> its meaning: the id column of the benchmark, "finding", "probability", "score",
-        a name of a place, or a finding
-    boxes : the meaning of a box's four numbers, COCO's by default
+    columns : name in the source -> meaning of the column: the benchmark's id column, "finding", "probability", "score",
+        a kind of position such as "box", or a finding
+    boxes : meaning of a box's four numbers; by default COCO's
     normalised : whether coordinates are fractions of the image's sides
     categories : number of a category -> name of its finding
-    images : number of an image -> its file name
-    leave_out_unknown : whether rows of images or studies that the split does not have are left out, and counted
+    images : number of an image -> file name of the image
+    leave_out_unknown : whether rows about images or studies outside the split are left out and counted, instead of
+        refused
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -83,14 +84,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class OutputLines:
-    """Lines of a prediction file, unchecked, and notes on how the source was read."""
+    """Unchecked lines of a prediction file, and notes on how the source was read."""
 
     lines: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
 
 
 def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str]]:
-    """Return (categories, images) of a COCO dataset file such as ``instances.json``: number -> name.
+    """Return number -> name of the categories, and of the images, in a COCO dataset file such as ``instances.json``.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def read_outputs(
     reading: Reading,
     elsewhere: Callable[[], Mapping[str, str]] = dict,
 ) -> OutputLines:
-    """Return lines of a prediction file for a split; for messages, `elsewhere` maps the ids of other splits to them.
+    """Return lines of a prediction file for a split; `elsewhere` maps other splits' ids to splits, for messages.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def read_outputs(
         If rows lack an id or finding, or ids, findings or boxes do not fit the split; the message names all of them.
     """
     if not rows:
-        raise ArgumentError("source", "must hold at least one row", "none")
+        raise ArgumentError("source", "must have at least one row", "none")
     if reading.boxes not in get_args(BoxForm):
         raise ArgumentError("boxes", f"must be one of {', '.join(get_args(BoxForm))}", repr(reading.boxes))
     return _Reader(kind, manifest, findings, reading, elsewhere).read(rows)
@@ -159,13 +160,13 @@ class _Reader:
         lines = self._long(renamed) if "finding" in columns.values() else self._wide(renamed)
         self._refuse()
         if not lines and not self._unknown_ids:
-            rule = "must hold answers: a place, a probability, or a column for each finding"
+            rule = "must have answers: a position, a probability, or a column for each finding"
             raise ArgumentError("source", rule, f"the columns {', '.join(names[:20])}")
         self._tell_of_spellings()
         return OutputLines(tuple(lines), tuple(self._notes))
 
     def _columns(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Return name in the source -> meaning; columns that are not used are left out."""
+        """Return name in the source -> meaning, without unused columns."""
         renamed = self._reading.columns
         absent = [name for name in renamed if name not in names]
         if absent:
@@ -173,7 +174,7 @@ class _Reader:
         meanings = dict(renamed)
         for index in names:
             if index not in meanings and _INDEX_NAME.fullmatch(index) and _is_count([row.get(index) for row in rows]):
-                self._notes.append(f"`{index}` counts the rows and was left out")
+                self._notes.append(f"the column `{index}`, which numbers the rows, was left out")
                 names = [name for name in names if name != index]
         self._assign(meanings, names, self._kind.key, (self._kind.key, *_ID_NAMES), needed=True)
         self._assign(meanings, names, "finding", _FINDING_NAMES)
@@ -191,14 +192,14 @@ class _Reader:
         if "finding" in meanings.values():
             left_out = [name for name in rest if name not in _PASSED_OVER]
             if left_out:
-                self._notes.append(f"left out, since nothing is scored by them: {', '.join(left_out)}")
+                self._notes.append(f"columns left out because they are not scored: {', '.join(left_out)}")
             return meanings
         return meanings | {name: name for name in rest}
 
     def _assign(
         self, meanings: dict[str, str], names: Sequence[str], ours: str, theirs: Sequence[str], *, needed: bool = False
     ) -> None:
-        """Record the column that means `ours`: the named one or, without it, the first with a usual name."""
+        """Record which column means `ours`: the column that the caller named, otherwise the first with a usual name."""
         if ours in meanings.values():
             return
         folded = {name.casefold(): name for name in reversed(names) if name not in meanings}
@@ -211,9 +212,9 @@ class _Reader:
             raise ArgumentError("columns", f"must say which column is `{ours}`", ", ".join(map(str, names[:20])))
 
     def _long(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return lines from rows of one finding each.
+        """Return lines from a long table, in which each row is about one finding.
 
-        Rows of probabilities are joined by id, rows of places are not.
+        Rows with probabilities are joined by id; rows with positions are not.
         """
         key = self._kind.key
         places: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
@@ -241,12 +242,14 @@ class _Reader:
             fields = {key: one, "finding": finding, **place}
             places[own] = (rank, fields if score is None else fields | {"score": score})
         if n_merged:
-            self._notes.append(f"{n_merged:,} more places of an id and finding: the one with the best score was kept")
+            self._notes.append(
+                f"{n_merged:,} more positions of an id and finding were left out: the one with the best score was kept"
+            )
         lines = [self._kind.predictions.entry(line) for _, line in places.values()]
         return lines + [line for one, answer in chances.items() for line in self._kind.predictions.entries(one, answer)]
 
     def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
-        """Return the fields of a line that locate the finding, from a row."""
+        """Return the fields that locate the finding in a row."""
         place = {name: row[name] for name in _PLACES if row.get(name) is not None and name != "box"}
         box = row.get("box", [row[f"box.{i}"] for i in range(4)] if "box.0" in row else None)
         if box is not None:
@@ -283,7 +286,7 @@ class _Reader:
         return [a - c / 2, b - d / 2, c, d] if self._box_form == "cxcywh" else [a, b, c, d]
 
     def _wide(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return lines from rows with a column per finding or, if answers have no findings, the fields of an answer."""
+        """Return lines from a wide table, with a column per finding or, if answers have no findings, per field."""
         key, lines, seen = self._kind.key, [], set()
         names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != key]
         findings = {name: canonical_finding(name, self._findings) for name in names}
@@ -294,7 +297,9 @@ class _Reader:
         if known:
             left_out = [name for name in names if name not in known]
             if left_out:
-                self._notes.append(f"left out, since the benchmark does not ask for them: {', '.join(left_out)}")
+                self._notes.append(
+                    f"columns left out because the benchmark does not ask for them: {', '.join(left_out)}"
+                )
             self._names |= known
         twice = [finding for finding, n in Counter(known.values()).items() if n > 1]
         if twice:
@@ -313,7 +318,7 @@ class _Reader:
         return lines
 
     def _id(self, value: Any) -> str | None:
-        """Return the split's id for a value; None, after a note, if the split has none."""
+        """Return the split's id for a value; if there is none, count the value as unknown and return None."""
         value = _plain_name(value)
         if value not in self._ids:
             self._ids[value] = self._found_id(value, self._entries)
@@ -350,7 +355,7 @@ class _Reader:
     def _refuse(self) -> None:
         """Refuse ids and findings that the split does not have.
 
-        Ids may be left out instead, with `leave_out_unknown`.
+        With `leave_out_unknown`, rows with unknown ids are left out instead.
         """
         if self._unknown_findings:
             hint = ""
@@ -385,7 +390,7 @@ class _Reader:
         if self._unknown_ids:
             n = sum(self._unknown_ids.values())
             rows = "1 row" if n == 1 else f"{n:,} rows"
-            self._notes.append(f"left out {rows} of ids that the split does not have: {_some(self._unknown_ids)}")
+            self._notes.append(f"left out {rows} with ids that the split does not have: {_some(self._unknown_ids)}")
 
     def _tell_of_spellings(self) -> None:
         for what, read, most in (("id", self._ids, 1), ("finding", self._names, len(self._names))):
@@ -396,7 +401,7 @@ class _Reader:
 
 
 def _plain_name(value: Any) -> Any:
-    """Return a name or number unchanged, and anything else as text that matches no name."""
+    """Return a name or number unchanged, and any other value as text that matches no name."""
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:
         value = value.item()
     return value if isinstance(value, str | int | float) or value is None else repr(value)
@@ -409,7 +414,7 @@ def _is_count(values: Sequence[Any]) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return text that is a number, or another library's number, as a Python number; anything else unchanged."""
+    """Return numeric text, or another library's number, as a Python number, and any other value unchanged."""
     if isinstance(value, str):
         from reveal_bench.predictions.tables import parse_number
 

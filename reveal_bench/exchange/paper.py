@@ -1,7 +1,7 @@
-"""Writes a table row for a paper, in LaTeX or Markdown: score with interval, n, and a footnote by which to check it.
+"""Write a table row for a paper, in LaTeX or Markdown: score, interval, n, and a footnote for checking the score.
 
-Scores of a receipt have their released decimals, scores of a score document three. Names come from submitters, so they
-are escaped: they are text in either language, never commands.
+Scores of a receipt keep the released decimals; scores of a score document have three decimals. Names come from
+submitters and are escaped, so that LaTeX and Markdown read them as text and not as commands.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reveal_bench.words import with_interval
 
 
 def latex_table(result: Result, metric: str | None = None) -> str:
-    """Return a table of one row, which needs only the package ``\\usepackage[T1]{fontenc}``.
+    """Return a LaTeX table with one row, which needs only the package ``\\usepackage[T1]{fontenc}``.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
 
 
 def markdown_table(result: Result, metric: str | None = None) -> str:
-    """Return a table of one row in Markdown; arguments and errors as for :func:`latex_table`."""
+    """Return a Markdown table with one row; arguments and errors are those of :func:`latex_table`."""
     figure = result.headline(metric)
     ends = result.interval(figure)
     score = with_interval(result.shown(figure)[0], "" if ends is None else " to ".join(ends))
@@ -56,13 +56,13 @@ def markdown_table(result: Result, metric: str | None = None) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a text as code, with back quotes replaced by "?", since one would end it."""
+    """Return a text as code, with "?" for back quotes, which would end the code."""
     return f"`{one_line(text).replace('`', '?')}`"
 
 
 def _model(result: Result) -> str:
     if result.model is None:
-        raise ArgumentError("model", "must be given: a score document does not name the model, and a row does")
+        raise ArgumentError("model", "must be given, because a row names the model and a score document does not")
     return result.model
 
 

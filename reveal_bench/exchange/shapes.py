@@ -1,4 +1,4 @@
-"""Shared parts of the formats: reading files within limits, masks as runs, and coordinates in other units."""
+"""Share among formats: reading files within limits, masks as runs, and conversion of coordinates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reveal_bench.predictions.jsonl import JsonError, parse_json
 from reveal_bench.predictions.limits import Limits
 
 DECIMALS = 9
-"""Number of decimals of pixel coordinates that are converted from other units, such as percent of the width."""
+"""Number of decimals of pixel coordinates converted from other units, such as percent of the width."""
 
 
 def read_bytes(path: Path, name: str) -> bytes:
@@ -55,7 +55,7 @@ def read_json(path: Path, name: str) -> Any:
 
 
 def finite(value: object, what: str) -> float:
-    """Return a number from a file; it may be written as text.
+    """Return a finite number from a file, where the number may be written as text.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def finite(value: object, what: str) -> float:
 
 
 def whole(value: object, what: str) -> int:
-    """Return a whole number from a file; it may be written as text. Raises as :func:`finite`."""
+    """Return a whole number from a file, where the number may be written as text. Raises as :func:`finite`."""
     number = finite(value, what)
     if number != int(number):
         raise ArgumentError("file", f"must have whole numbers as {what}", _short(value))
@@ -80,7 +80,7 @@ def whole(value: object, what: str) -> int:
 
 
 def mapped(value: object, what: str) -> dict[str, Any]:
-    """Return an object of a JSON document.
+    """Return an object from a JSON document.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def mapped(value: object, what: str) -> dict[str, Any]:
 
 
 def listed(value: object, what: str) -> list[Any]:
-    """Return a list of a JSON document, [] if it is missing or null; raises as :func:`mapped`."""
+    """Return a list from a JSON document, [] if it is missing or null; raises as :func:`mapped`."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -102,7 +102,7 @@ def listed(value: object, what: str) -> list[Any]:
 
 
 def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
-    """Return points of a JSON document, [[x, y], ...]; raises as :func:`mapped` and :func:`finite`."""
+    """Return points [[x, y], ...] from a JSON document; raises as :func:`mapped` and :func:`finite`."""
     values = []
     for pair in listed(value, what):
         if not isinstance(pair, list) or len(pair) != 2:
@@ -112,7 +112,7 @@ def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
 
 
 def word(value: object, what: str) -> str | None:
-    """Return a name or number of a JSON document as text, None if missing or empty.
+    """Return a name or number from a JSON document as text; None if it is missing or empty.
 
     Raises as :func:`mapped`.
     """
@@ -122,7 +122,7 @@ def word(value: object, what: str) -> str | None:
 
 
 def same_size(film: AnnotatedImage, width: object, height: object) -> None:
-    """Raise an ArgumentError if a file states another size of an image, as when its picture was scaled down."""
+    """Raise an ArgumentError if a file states another size for an image, such as that of a reduced picture."""
     sides = [side if side is None else whole(side, "width and height") for side in (width, height)]
     if sides not in ([film.width, film.height], [None, None]):
         rule = f"must refer to images at full size, {film.image_id} has {film.width} x {film.height} pixels"
@@ -135,7 +135,7 @@ def _short(value: object) -> str:
 
 
 def pixels(value: float) -> float:
-    """Return a coordinate that was converted from other units, rounded to :data:`DECIMALS` decimals.
+    """Return a coordinate converted from another unit, rounded to :data:`DECIMALS` decimals.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:
 
 
 def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: AnnotatedImage) -> Rle:
-    """Return the mask of an image, made from the runs along its rows within `box` (left, top, width, height).
+    """Return an image's mask from the lengths of runs along the rows of `box` (left, top, width, height).
 
     Raises
     ------
@@ -177,7 +177,7 @@ def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: Anno
 
 
 def joined(a: Drawing | None, b: Drawing) -> Drawing:
-    """Join two parts of one drawing, such as its mask and its points; `a` is None for the first part.
+    """Join two parts of a drawing, such as its mask and its points; `a` is None for the first part.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def joined(a: Drawing | None, b: Drawing) -> Drawing:
 
 
 def mask_in_box(rle: Rle) -> tuple[tuple[int, int, int, int], npt.NDArray[np.bool_]] | None:
-    """Return (tight box (left, top, width, height), part of the mask in it); None for an empty mask."""
+    """Return a mask's tight box (left, top, width, height), and the mask within it; None for an empty mask."""
     packed = pack_masks([rle])
     if not packed.areas[0]:
         return None

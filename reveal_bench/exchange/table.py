@@ -1,10 +1,10 @@
-"""CSV tables for other programs: labels of studies, with a column per label, and boxes, with a row each.
+"""Write CSV tables for other programs: labels of studies, with a column per label, and boxes, with a row per box.
 
 Conventions
 -----------
 ``labels.csv`` has a row per study and reader: 1 present, 0 absent, blank if not stated. ``boxes.csv`` has a row per
-box, [x, y, width, height] in pixels of the full image; for a drawing that has only a mask, it is the box around the
-mask. This module only writes; :mod:`reveal_bench.exchange.outputs` reads the tables of models.
+box, [x, y, width, height] in pixels of the full image; a drawing that has only a mask gets the box around the mask.
+This module only writes; :mod:`reveal_bench.exchange.outputs` reads the tables of models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOXES = "boxes.csv"
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write the tables that have rows; return sentences on facts that no column can hold."""
+    """Write the tables that have rows; return sentences about facts for which there is no column."""
     if annotations.studies:
         labels = (
             [one.study_id, one.reader, *(_cell(one, name) for name in annotations.names)] for one in annotations.studies
@@ -32,7 +32,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         columns = ["image_id", "finding", "reader", "x", "y", "width", "height", "score"]
         _write(out / BOXES, columns, (row for one in annotations.drawings for row in _boxes(one)))
     lost = {
-        "masks and contours, except for the boxes around them": any(one.mask for one in annotations.drawings),
+        "masks and contours, of which only the boxes are exported": any(one.mask for one in annotations.drawings),
         "points": any(one.points for one in annotations.drawings),
         "cells": any(one.cell is not None for one in annotations.drawings),
     }

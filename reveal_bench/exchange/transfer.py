@@ -1,4 +1,4 @@
-"""Exports a dataset folder's references, or predictions for it, to a form, and imports a form as a prediction file."""
+"""Export a dataset folder's references, or predictions, to a form, and import a form as a prediction file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PNG = b"\x89PNG"
 
 @dataclass(frozen=True)
 class Converted:
-    """Result of an export or import: counts, readers, and sentences about lost parts."""
+    """Result of an export or import: counts, readers, and sentences about data that were lost."""
 
     n_images: int
     n_pictures: int
@@ -51,16 +51,16 @@ def to_form(
     ----------
     out : new or empty folder
     predictions : prediction file; by default the references are written
-    reader : reader whose drawings or labels are written; by default of all readers
-    with_pictures : whether to write the pictures in the dataset folder as well
+    reader : reader whose drawings or labels are written; by default those of all readers
+    with_pictures : whether to write the dataset folder's pictures as well
 
     Raises
     ------
     LintError
         If the prediction file has errors.
     ArgumentError
-        If the references are private, no reader is called `reader`, `out` is not empty, or the form cannot hold this
-        kind of benchmark.
+        If the references are private, no reader is called `reader`, `out` is not empty, or the form cannot store
+        annotations of this kind of benchmark.
     """
     module, kind, out = form_named(form), _kind(folder, split), Path(out).resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -68,7 +68,7 @@ def to_form(
     annotations, records = _annotations(kind, folder, split, predictions)
     annotations = annotations if reader is None else _of_reader(annotations, reader)
     new = out.with_name(f".{out.name}.new")
-    shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
+    shutil.rmtree(new, ignore_errors=True)  # left by an interrupted attempt
     try:
         new.mkdir(parents=True)
         names = {image_id: f"{stem}.png" for image_id, stem in annotations.stems.items()}
@@ -84,7 +84,7 @@ def to_form(
 
 
 def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotations, folder: Path) -> dict[str, str]:
-    """Write pictures into a folder; return image id -> name of its file."""
+    """Write pictures into a folder; return image id -> name of the picture's file."""
     names = {}
     for image_id, data in pictures:
         names[image_id] = f"{annotations.stems[image_id]}.{'png' if data.startswith(PNG) else 'jpg'}"
@@ -94,7 +94,7 @@ def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotati
 
 
 def from_form(form: str, path: Path, folder: Path, split: str, out: Path, *, reader: str | None = None) -> Converted:
-    """Read a file or folder of a form as :func:`read_form` does, and write a prediction file."""
+    """Read a file or folder of a form with :func:`read_form`, and write a prediction file."""
     done, predictions = read_form(form, path, folder, split, reader=reader)
     write_whole(Path(out), _kind(folder, split).predictions.to_jsonl(predictions))
     return done
@@ -156,11 +156,11 @@ def _exchange(kind: AnyKind) -> AnnotationExchange[Any, Any, Any]:
 
 
 def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | None) -> tuple[Annotations, list[Any]]:
-    """Return (annotations, records whose pictures may be written)."""
+    """Return the annotations, and the records whose pictures may be written."""
     info, manifest = read_folder_info(folder), kind.questions.read_manifest(folder, split)
     if predictions is None:
         if info.splits[split].get("references") != "public":
-            raise ArgumentError("split", "must be one whose references are public, or give `predictions`", split)
+            raise ArgumentError("split", "must have public references, or `predictions` must be given", split)
         records = kind.data.read_records(folder, split)
         return _exchange(kind).drawn_references(records, manifest), records
     report = kind.predictions.lint(Path(predictions), manifest, LintOptions(allow_missing=True))
@@ -171,7 +171,7 @@ def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | No
 
 
 def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
-    """Return records without references, from the manifest, or from public references if only they list the images."""
+    """Return records without references, from the manifest, or from public references if only these list the images."""
     info = read_folder_info(folder)
     if split_shards(folder, kind.config, split):
         records: list[Any] = kind.data.read_records(folder, split)
@@ -181,7 +181,7 @@ def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
 
 
 def _pictures(kind: AnyKind, folder: Path, split: str, records: list[Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield (image_id, file) of every picture in the folder, in the order in which they are read fastest."""
+    """Yield (image_id, file) of every picture in the folder, in the order that is fastest to read."""
     cases = {kind.data.key_of(record): kind.display.case(record) for record in records}
     films = {key: [film.image_id for film in case.films] for key, case in cases.items()}
     stored = StoredPictures(kind, split_shards(folder, kind.config, split), set(films))

@@ -170,7 +170,7 @@ def _reply(named: _NamedCells, question: Question, grid: Grid) -> Reply:
 def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     """Return the answer in the last line such as "Cell: D5", otherwise in the last line if it contains nothing else.
 
-    `text` is bare. If the answer was cut off, the last line counts only if it is the only one.
+    `text` is bare. If the answer was cut off, the last line counts only if there is no other line.
     """
     lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
     for line in reversed(lines):

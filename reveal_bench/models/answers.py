@@ -8,7 +8,8 @@ boxes are returned in pixels of the full image, mapped from pixels of the image 
 the requested convention only (:mod:`reveal_bench.models.coordinates`), even if they seem to have another unit. An
 answer to a mirrored image is mirrored back.
 
-* A cell: :mod:`reveal_bench.models.answer_cells` defines where a cell is searched, and which of several cells is used.
+* A cell: :mod:`reveal_bench.models.answer_cells` defines where an answer is searched for a cell, and which of several
+  cells is used.
 * A point or a box: numbers, in order or by name; the note says if they seem to have another unit. Some names imply a
   convention: "box_2d" is in thousandths, y first; a tag <point x="..." y="..."> is in percent; "bbox_2d" has corners.
 * Boxes with scores: the last JSON block that has boxes; boxes without a score in [0, 1] are ignored.

@@ -2,14 +2,14 @@
 
 Conventions
 -----------
-The square is that of :class:`reveal_bench.geometry.Grid`. If the long side exceeds the short side by an odd number of
-pixels, half a pixel is cut on either side. The square is resized to `side` x `side` pixels (256 in paper 000, section
-3.2). For answers of the form "cell", a margin around the square has a letter above and below every column and a number
-on either side of every row. A line between cells is a dark and a light stripe that meet at the edge of the scoring
-`Grid`, rounded to the nearest pixel. One of the stripes is visible on any image, and the yellow of the light one is not
-a colour of catheters. Cells of 28 pixels and more show their name in the top left corner, translucent, and dark or
-light depending on the image below. In a finer grid, names would cover the image, so every fourth line is stronger
-instead.
+:class:`reveal_bench.geometry.Grid` defines the central square. If the long side exceeds the short side by an odd number
+of pixels, half a pixel is cut on either side. The square is resized to `side` x `side` pixels (256 in paper 000,
+section 3.2). For answers of the form "cell", a margin around the square has a letter above and below every column and a
+number on either side of every row. A line between cells is a dark and a light stripe that meet at the edge of the
+scoring `Grid`, rounded to the nearest pixel. One of the stripes is visible on any image, and the yellow of the light
+one is not a colour of catheters. Cells of 28 pixels and more show their name in the top left corner, translucent, and
+dark or light depending on the image below. In a finer grid, names would cover the image, so every fourth line is
+stronger instead.
 
 Coordinates (x, y) of a shown image count its pixels from its top left corner, including the margin.
 """

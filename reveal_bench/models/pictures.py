@@ -152,7 +152,7 @@ class _Groups:
         return None if cell is None else cell["bytes"]
 
     def _read(self, place: _StoredAt) -> tuple[pa.ChunkedArray, int]:
-        """Return a group's column, or a few rows of it, and the index of the requested row in what is returned."""
+        """Return a group's column, or only a few of its rows, and the index of the requested row among these rows."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(place.shard) as file:

@@ -1,10 +1,10 @@
-"""Synthetic radiographs, masks, readers, reports and model outputs, seeded, for the demo and the tests.
+"""Make synthetic radiographs, masks, readers, reports and model outputs, from a seed, for the demo and the tests.
 
-Everything here is invented, and the files say so. An image is drawn from smooth contours of a body (:mod:`.anatomy`),
-findings are drawn into it with exact outlines (:mod:`.findings_drawn`) and rendered (:mod:`.radiograph`); a second
-reader disagrees by a known amount (:mod:`.readers`). :data:`LAYOUTS` writes such images in the layouts of the real
-downloads. :func:`model_predictions` and :func:`study_predictions` return answers of imaginary models of a chosen
-quality.
+All data are invented, and every folder contains a notice of this. An image starts from smooth contours of a body
+(:mod:`.anatomy`). Findings with exact outlines are added (:mod:`.findings_drawn`), and all shapes are rendered
+(:mod:`.radiograph`). A second reader disagrees by a known amount (:mod:`.readers`). :data:`LAYOUTS` writes such images
+in the layouts of the real downloads. :func:`model_predictions` and :func:`study_predictions` return predictions of
+imaginary models of a chosen quality.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _layout(place: str) -> Callable[..., Any]:
 LAYOUTS: dict[str, Callable[..., Any]] = {
     style: _layout(place) for source, _ in SOURCES.values() for style, place in source.styles.items()
 }
-"""Style -> ``write(out, n, *, seed, long_side, progress)``: n images, studies or tasks in the source's own layout.
+"""Style -> ``write(out, n, *, seed, long_side, progress)``: writes n images, studies or tasks in the source's layout.
 
 :data:`reveal_bench.benchmarks.SOURCES` lists the styles.
 """

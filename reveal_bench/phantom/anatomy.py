@@ -1,10 +1,11 @@
-"""The body of a synthetic patient in one projection, as smooth contours.
+"""Draw the body of a synthetic patient in one projection, as smooth contours.
 
-Units: the long side of the image is 1; (x, y) from the top-left corner. The patient's right is on the left of a frontal
-image. In the local frame of the thorax, x runs from -1 to 1 over its width and y from 0 (apex of the lungs) to 1
-(costophrenic angles); :meth:`Anatomy.place` maps it to the image.
+The long side of the image is 1, and (x, y) are measured from the top left corner. The patient's right is on the left of
+a frontal image. In the local frame of the thorax, x runs from -1 to 1 over the width of the thorax, and y from 0 (apex
+of the lungs) to 1 (costophrenic angles). :meth:`Anatomy.place` maps local positions to the image.
 
-Proportions are a textbook adult's (heart about 45% of the thorax on PA, more on AP); no patient was measured.
+Proportions are those of an adult in textbooks (heart about 45% of the thorax on PA, more on AP); no patient was
+measured.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Anatomy:
     ----------
     height, width : size in units of the long side
     view : "AP", "PA" or "LATERAL"
-    centre, scale, tilt : position of the local frame of the thorax
-    contours : closed outlines by name: body, heart, mediastinum, lung_*, ...
+    centre, scale, tilt : position of the thorax's local frame in the image
+    contours : name -> closed outline: body, heart, mediastinum, lung_*, ...
     local_lungs : outlines of the lungs in the local frame, from the apex along the outer border to the base
-    lines : open lines by name with their width: ribs, clavicles, ...
+    lines : name -> open lines with width: ribs, clavicles, ...
     """
 
     height: float
@@ -43,12 +44,12 @@ class Anatomy:
 
     @property
     def is_lateral(self) -> bool:
-        """True if the image is lateral."""
+        """True for a lateral image."""
         return self.view == "LATERAL"
 
     @property
     def lungs(self) -> dict[str, Points]:
-        """The contours of the lungs: two on a frontal image, one on a lateral."""
+        """Contours of the lungs: two in a frontal image, one in a lateral image."""
         return {name: contour for name, contour in self.contours.items() if name.startswith("lung")}
 
     def place(self, points: Sequence[Sequence[float]] | Points) -> Points:

@@ -1,4 +1,4 @@
-"""A random choice with unequal chances."""
+"""Choose at random with unequal probabilities."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Choice = TypeVar("Choice")
 
 
 def choose(rng: np.random.Generator, chances: Mapping[Choice, float]) -> Choice:
-    """Return a random key of `chances`; its probability is its value's proportion of the sum.
+    """Return a random key of `chances`, with a probability proportional to the key's value.
 
-    The key is the same as from ``rng.choice(..., p=...)`` for the same random number, in a tenth of the time.
+    The result equals that of ``rng.choice(..., p=...)`` for the same random number, but takes a tenth of the time.
 
     Examples
     --------

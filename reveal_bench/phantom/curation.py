@@ -1,8 +1,8 @@
-"""The pool from which a benchmark is selected, without pixels, and the votes of simulated readers on it.
+"""Make the pool of studies from which a benchmark is selected, without pixels, and the votes of simulated readers.
 
-The pool has reports, facts and suggested labels of any number of studies: the studies of ``write_reveal(stage="pool")``
-with the same seed, with the same ids, labels, sides, reports, suggestions, and headers of the first image. Everything
-is synthetic, and ``SYNTHETIC.txt`` says so. ::
+The pool has reports, facts and suggested labels of any number of studies. Ids, labels, sides, reports, suggestions and
+the first image's headers equal those of ``write_reveal(stage="pool")`` with the same seed. All data are synthetic, as
+``SYNTHETIC.txt`` states. The files are::
 
     reports.csv     study, patient, report
     suggested.csv   study, patient, labels: those that a fallible labeller extracts from the report, correct with the
@@ -11,24 +11,25 @@ is synthetic, and ``SYNTHETIC.txt`` says so. ::
     facts.csv       study and :data:`FACTS`; blank if the header of the first image lacks the value
     truth.jsonl     study_uid, case_id, labels, sides, suggested, age, sex, race, patient_class
 
-Reports name the sides of findings as drawn. Therefore images are also drawn here, as far as is needed to know the
-sides, but not rendered, which takes most of the time.
+Reports name the sides on which findings are drawn. Images are therefore drawn as far as their sides require, but not
+rendered, which would take most of the time.
 
-There are seventeen readers with different workloads. Table S4 of paper 004 gives the number of studies per reader;
-:mod:`reveal_bench.phantom.votes` models their errors, the same for all. A vote depends only on (seed, study, reader),
-not on other readers of the study.
+There are seventeen readers with different workloads. Table S4 of paper 004 gives the number of studies per reader. All
+readers have the error rates of :mod:`reveal_bench.phantom.votes`. A vote depends only on seed, study and reader, and
+not on the study's other readers.
 
 The model, given a study's suggested labels and its truth
 ---------------------------------------------------------
-A reader agrees to all with probability AGREE_IF_RIGHT or AGREE_IF_WRONG. A reader who does not agree looks at the
-images and sees the true labels, except that an airspace opacity is mistaken with OPACITY_MISREAD and any other label
-missed with OTHER_MISSED, independently. The reader then writes no comment with SILENT, or a comment on the changes. So
-a reader's list of labels is the suggested one, the seen one, or unknown. A reader who saw exactly the suggested labels
-names no label in the comment; that list depends on how comments are interpreted, see :data:`Lists`.
+A reader agrees to all labels with probability AGREE_IF_RIGHT if the suggestion is right, otherwise with probability
+AGREE_IF_WRONG. A reader who does not agree looks at the images and sees the true labels, except for independent errors:
+an airspace opacity is misread with probability OPACITY_MISREAD, and any other label is missed with probability
+OTHER_MISSED. The reader then writes a comment on the changes or, with probability SILENT, no comment. A reader's list
+of labels is therefore the suggested list, the list seen, or unknown. If a reader saw exactly the suggested labels, the
+comment names no label, and the reader's list depends on how comments are interpreted (:data:`Lists`).
 
 Readers of a study are independent, so the expected table of (reader's answer, majority) is a sum over all combinations
-of their answers. :func:`expected_agreement` adds these tables over the studies. An estimate from the votes converges to
-the kappa of the sum; no simulation is involved.
+of the readers' answers. :func:`expected_agreement` adds these tables over the studies. An estimate from votes converges
+to the kappa of this sum, which is computed without simulation.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ from reveal_bench.phantom.votes import (
 )
 
 DEMOGRAPHICS = ("age_band", "sex", "race", "patient_class")
-"""Demographic columns, spelled as in :mod:`reveal_bench.kinds.findings.records`."""
+"""Demographic columns, with values spelled as in :mod:`reveal_bench.kinds.findings.records`."""
 ACQUISITION = {
     "manufacturer": "Manufacturer",
     "model": "ManufacturerModelName",
@@ -82,10 +83,13 @@ ACQUISITION = {
     "exposure_mas": "ExposureInuAs",
     "pixel_spacing": "ImagerPixelSpacing",
 }
-"""Column -> DICOM keyword. Texts are as in the header, except mAs, which are computed from ExposureInuAs or Exposure;
-PixelSpacing replaces a missing ImagerPixelSpacing."""
+"""Column -> DICOM keyword.
+
+Texts are those of the header, except mAs, which are computed from ExposureInuAs or Exposure. PixelSpacing replaces a
+missing ImagerPixelSpacing.
+"""
 FACTS = (*DEMOGRAPHICS, *ACQUISITION)
-"""Columns of facts.csv, from Tables 1 and S2 of paper 004."""
+"""Columns of facts.csv, as in Tables 1 and S2 of paper 004."""
 
 FIXED_SIDES = {
     "Aneurysm": "left",
@@ -101,20 +105,20 @@ DRAWING_ORDER = (
 )  # fmt: skip
 """Order in which findings draw random numbers; Cardiomegaly draws none.
 
-Tubes and lines draw theirs after the third finding.
+Tubes and lines draw random numbers after the third finding.
 """
 BEFORE_DEVICES = DRAWING_ORDER[:3]
 SHAPES_THE_BODY = ("Cardiomegaly", "Aneurysm", "Lymphadenopathy")
 
 CHUNK = 200
-"""Number of studies that a process computes at once."""
+"""Number of studies in a process's unit of work."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStudy:
-    """All values of the tables for a study; `facts` has the values of facts.csv by column."""
+    """All values of a study in the tables; `facts` maps columns of facts.csv to values."""
 
     study: RevealStudy
     sides: dict[str, str]
@@ -137,8 +141,8 @@ def write_pool(
     ----------
     out : new or empty folder
     n_studies : paper 004 had 13,735
-    seed : the same seed gives the same bytes; study k does not depend on `n_studies`
-    workers : processes, by default one per core; the bytes do not depend on it
+    seed : equal seeds give equal bytes; study k does not depend on `n_studies`
+    workers : number of processes, by default one per core; the bytes do not depend on this number
     progress : called with (studies done, all studies)
 
     Returns
@@ -199,14 +203,14 @@ def _pool_study(study: RevealStudy) -> PoolStudy:
 
 
 def _sides(study: RevealStudy) -> dict[str, str]:
-    """Return label -> side; labels are drawn only up to the last one with a random side."""
+    """Return label -> side, after drawing the labels up to the last label with a random side."""
     random = [label for label in DRAWING_ORDER if label in study.labels and label not in FIXED_SIDES]
     if not random:
         return {label: FIXED_SIDES[label] for label in study.labels}
     needed = {*DRAWING_ORDER[: DRAWING_ORDER.index(random[-1]) + 1], *SHAPES_THE_BODY}
     lean = replace(study, labels=tuple(label for label in study.labels if label in needed))
     if random[-1] in BEFORE_DEVICES:
-        lean = replace(lean, patient_class="outpatient")  # no tubes are drawn
+        lean = replace(lean, patient_class="outpatient")  # outpatients have no tubes
     anatomy, film = draw_reveal_film(lean, study.images[0])
     return {label: FIXED_SIDES.get(label) or sides(anatomy, film.contours[label]) for label in study.labels}
 
@@ -224,7 +228,7 @@ def _facts(study: RevealStudy) -> dict[str, str]:
 def _header(study: RevealStudy) -> dict[Any, Any]:
     """Return the header of the first image, drawn from the same random numbers as in the complete download.
 
-    The numbers for the image's storage are drawn first and dropped.
+    The random numbers for the image's storage are drawn first and discarded.
     """
     image = study.images[0]
     rng = study.rng(31, image.number)
@@ -261,24 +265,27 @@ def _text(value: Any) -> str:
 
 Ties = Literal["left_out", "absent"]
 Lists = Literal["by_hand", "comments", "changes"]
-"""Readers whose lists of labels are known, besides readers who agree to all or whose comment names a label: readers who
-wrote a list down (everyone with a comment); readers whose comment approves ("Labels are fine", or with doubt,
-"Equivocal", if they agree mostly), as in :mod:`reveal_bench.curation.comments`; or no other readers."""
+"""Readers whose lists of labels are known.
+
+All options include readers who agree to all or whose comment names a label. "by_hand" adds all other readers with a
+comment, who wrote a list down. "comments" adds readers whose comment approves ("Labels are fine", or "Equivocal" if the
+reader mostly agrees), as in :mod:`reveal_bench.curation.comments`. "changes" adds none.
+"""
 
 EQUIVOCAL = 1 / 3
-"""Proportion of comments that only express doubt among those that name no label: one wording of three."""
+"""Proportion of comments that only express doubt among comments that name no label: one wording of three."""
 
 FINISHED = (300, 300, 300, 273, 229, 222, 213, 203, 177, 151, 140, 133, 121, 94, 57, 53, 34)
 READERS = {f"reader_{number:02d}": finished for number, finished in enumerate(FINISHED, start=1)}
 """Reader -> number of finished studies (paper 004, Table S4).
 
-Their sum is 3,000, three readers for each of 1,000 studies.
+The sum is 3,000, which is three readers for each of 1,000 studies.
 """
 
 VOTE_COLUMNS = ("study", "reader", "answer", "comment", "labels")
 
 UNKNOWN, NO, YES = range(3)
-"""A reader's statement on a label: unknown, absent, present."""
+"""A reader's statement about a label: unknown, absent, present."""
 
 
 def write_readers(path: Path, readers: Mapping[str, int] = READERS) -> None:
@@ -325,14 +332,14 @@ def cast(
     Parameters
     ----------
     assignments : (study, reader) of every assignment
-    suggested, truth : study -> labels
+    suggested, truth : study -> suggested labels, true labels
     seed : another seed gives other votes
-    by_hand : whether readers also write down their labels; if not, there are only comments, as in paper 004
+    by_hand : whether readers also write down their labels; otherwise there are only comments, as in paper 004
 
     Returns
     -------
     list of dict with :data:`VOTE_COLUMNS`, in the order of `assignments`
-        `labels` is "" if the reader wrote none down and "None" if the reader sees none of the twelve.
+        `labels` is "" if the reader wrote no labels down, and "None" if the reader sees none of the twelve.
 
     Raises
     ------
@@ -343,7 +350,7 @@ def cast(
     for study, reader in assignments:
         digest = sha256(f"{study}\0{reader}".encode()).digest()
         rng = np.random.default_rng([seed, *digest[:16]])
-        vote = cast_votes(rng, suggested[study], truth[study])[0]  # the first of three is this reader's
+        vote, *_ = cast_votes(rng, suggested[study], truth[study])  # only the first of three votes is used
         is_written = by_hand and vote.labels is not None and vote.answer != "Agree All"
         labels = "; ".join(vote.labels or ()) or "None" if is_written else ""
         rows.append(dict(zip(VOTE_COLUMNS, (study, reader, vote.answer, vote.comment, labels), strict=True)))
@@ -352,13 +359,14 @@ def cast(
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected values of the votes on some studies.
+    """Expected agreement in the votes on some studies.
 
     Attributes
     ----------
     share_agreed : proportion of studies with at least two readers who agree to the labels
-    kappa : a reader's kappa with the majority, "agree all" against the rest; the majority includes the reader's vote
-    ac1 : Gwet's AC1 among a study's readers, "agree all" against the rest
+    kappa : a reader's kappa with the majority, for "agree all" against any other answer; the majority includes the
+        reader's own vote
+    ac1 : Gwet's AC1 among a study's readers, for "agree all" against any other answer
     share_with_list : proportion of studies with at least two known lists of labels
     label_kappas, label_ac1 : label -> kappa and AC1 for "the label is in the list", in studies with at least two lists;
         NaN if chance agreement is 1
@@ -379,13 +387,13 @@ def expected_agreement(
     lists: Lists = "comments",
     ties: Ties = "left_out",
 ) -> Expected:
-    """Return exact expectations for readers of :func:`cast`, given suggestions and truth.
+    """Return the exact expected agreement of readers as in :func:`cast`, for given suggestions and truth.
 
     Parameters
     ----------
     studies : (suggested labels, true labels) of each study
-    n_readers : readers of each study
-    lists : whose lists of labels are known
+    n_readers : number of readers per study
+    lists : readers whose lists of labels are known, one of :data:`Lists`
     ties : treatment of a label in half of a study's known lists: "left_out", as in
         :func:`reveal_bench.metrics.agreement.reader_against_majority`, or "absent" from the majority list
 
@@ -396,7 +404,9 @@ def expected_agreement(
     """
     pairs = list(studies)
     if not pairs or n_readers < 2:
-        raise ValueError(f"there must be a study and two readers, got {len(pairs)} studies and {n_readers} readers")
+        raise ValueError(
+            f"at least one study and two readers are required, got {len(pairs)} studies and {n_readers} readers"
+        )
     agree = np.array([AGREE_IF_RIGHT if set(a) == set(b) else AGREE_IF_WRONG for a, b in pairs])
     answers = _enumerated(np.stack([np.zeros_like(agree), 1 - agree, agree], axis=-1), n_readers, ties)
     listed = _enumerated(_list_chances(pairs, agree, lists), n_readers, ties)
@@ -422,7 +432,7 @@ class _Sums:
 
 
 def _list_chances(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], agree: FloatArray, lists: Lists) -> FloatArray:
-    """Return the chances (n_studies, n_labels, 3) that a reader's list is unknown, lacks the label, or has it."""
+    """Return the probabilities (n_studies, n_labels, 3) that a reader's list is unknown, lacks or has the label."""
     in_suggested = np.array([[label in a for label in REVEAL_LABELS] for a, _ in pairs])
     in_truth = np.array([[label in b for label in REVEAL_LABELS] for _, b in pairs])
     is_opacity = np.array([label == "Airspace opacity" for label in REVEAL_LABELS])
@@ -443,14 +453,14 @@ def _list_chances(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], agree: F
 
 
 def _enumerated(chances: FloatArray, n_readers: int, ties: Ties) -> _Sums:
-    """Return expected sums over all combinations of `n_readers` statements; chances (n_studies, ..., 3)."""
+    """Return expected sums over all combinations of `n_readers` statements; `chances` has shape (n_studies, ..., 3)."""
     shape = chances.shape[1:-1]
     tables = np.zeros((*shape, 2, 2))
     agreeing, with_pair, yes_share = (np.zeros(shape) for _ in range(3))
     for statements in product(range(3), repeat=n_readers):
         votes = [one - NO for one in statements if one != UNKNOWN]
         n, n_yes = len(votes), sum(votes)
-        if n < 2:  # no other reader to agree with
+        if n < 2:  # there is no other reader with whom to agree
             continue
         weight = np.prod([chances[..., one] for one in statements], axis=0).sum(axis=0)
         with_pair += weight

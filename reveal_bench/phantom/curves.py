@@ -1,4 +1,4 @@
-"""Smooth curves and strips, and contours with a density; points are float arrays (n, 2) of (x, y) in any unit."""
+"""Make smooth curves, strips, and contours with a density; points are float arrays (n, 2) of (x, y) in any unit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Points = npt.NDArray[np.float64]
 
 
 def closed_curve(corners: ArrayLike) -> Points:
-    """Return the Catmull-Rom curve through `corners` and back to the first, six points per corner."""
+    """Return the closed Catmull-Rom curve through `corners`, with six points per corner."""
     p = np.asarray(corners, float)
     return _catmull_rom(np.roll(p, 1, axis=0), p, np.roll(p, -1, axis=0), np.roll(p, -2, axis=0), 6)
 
 
 def open_curve(corners: ArrayLike) -> Points:
-    """Return the Catmull-Rom curve from the first to the last of at least two `corners`."""
+    """Return the open Catmull-Rom curve through `corners`, of which there are at least two."""
     p = np.asarray(corners, float)
     padded = np.concatenate([[2 * p[0] - p[1]], p, [2 * p[-1] - p[-2]]])
     curve = _catmull_rom(padded[:-3], padded[1:-2], padded[2:-1], padded[3:], 8)
@@ -42,7 +42,7 @@ def strip(line: Points, width: float) -> Points:
 
 
 def blob(rng: np.random.Generator, centre: ArrayLike, radii: ArrayLike, *, wobble: float = 0.15) -> Points:
-    """Return an irregular ellipse: `wobble` is the size of its bumps relative to the radius."""
+    """Return an irregular ellipse; `wobble` is the size of the irregularities relative to the radius."""
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     bumps = sum(rng.normal() / k * np.cos(k * angles + rng.uniform(0, 2 * np.pi)) for k in (2, 3, 4, 5))
     radius = np.maximum(1 + wobble * np.asarray(bumps), 0.3)
@@ -60,7 +60,7 @@ def area(contour: Points) -> float:
 
 
 def is_inside(points: Points, contour: Points) -> npt.NDArray[np.bool_]:
-    """Return for each point whether it is in a closed contour, by the even-odd rule for the edges to its right."""
+    """Return, for each point, True if the point is in a closed contour, by the even-odd rule for edges to its right."""
     a, b = contour, np.roll(contour, -1, axis=0)
     x, y = points[:, :1], points[:, 1:]
     crosses = (a[:, 1] > y) != (b[:, 1] > y)
@@ -74,7 +74,7 @@ def is_inside(points: Points, contour: Points) -> npt.NDArray[np.bool_]:
 class DensityShape:
     """A closed contour (long side of the image = 1) that adds `density` to the image.
 
-    `blur` is the width of its edge; `sharp` shapes (devices) are drawn at the image's full size.
+    `blur` is the width of the edge; `sharp` shapes (devices) are drawn at the image's full size.
     """
 
     contour: Points

@@ -1,15 +1,14 @@
-"""Headers of synthetic DICOM files with invented identifiers, none of which may get into a dataset.
+"""Make headers of synthetic DICOM files, with invented identifiers that must not get into a dataset.
 
-Real files contain names, dates, places and private elements, whatever the de-identification promised. These headers
-contain such values on purpose, in every kind of element that was found to leak: text, names, dates, comments, elements
-in sequences, private elements of known and of unknown kind. :func:`identifiers` lists the values that a test must not
-find in a dataset.
+Even de-identified real files may contain names, dates, places and private elements. These headers contain such values
+on purpose, in every kind of element that is known to leak: text, names, dates, comments, elements in sequences, and
+private elements with and without a stated type. :func:`identifiers` lists the values that a test must not find in a
+dataset.
 
 Acquisition parameters are spelled as in real files. Vendors, models, detectors, distances, kVp, mAs and spacings are
-from Table S2 of paper 004 (both halves together), with their proportions there. Values of one machine stay
-together. Spacings are the published ones, whatever the size of the image. Elements are missing, empty, zero or
-duplicated as often as in the 7,469 headers of :mod:`reveal_bench.phantom.reveal_pixels`; rates that neither source has
-are chosen.
+from Table S2 of paper 004 (both halves together), with their proportions there. Values of one machine occur together.
+Spacings are the published ones, whatever the size of the image. Elements are missing, empty, zero or duplicated as
+often as in the 7,469 headers of :mod:`reveal_bench.phantom.reveal_pixels`; rates in neither source are chosen.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One spelling of a manufacturer and a model; `share` is its weight, in images of Table S2."""
+    """A manufacturer and a model in one spelling; `share` is the weight, as a number of images in Table S2."""
 
     share: float
     manufacturer: str
@@ -74,7 +73,7 @@ VIEW_CODES = {
 }
 BODY_PARTS = {"CHEST": 0.80, "PORT CHEST": 0.12, "EXTREMETY": 0.03, "": 0.05}
 SPACINGS = {"imager": 0.34, "different": 0.12, "zero": 0.02, "pixel": 0.02, "both": 0.50}
-"""Chances of the ways in which PixelSpacing and ImagerPixelSpacing are present; 34% and 12% are measured."""
+"""Probabilities of the ways in which PixelSpacing and ImagerPixelSpacing are present; 34% and 12% are measured."""
 
 
 def draw_acquisition(rng: np.random.Generator, view: str, *, at_bedside: bool) -> Attributes:
@@ -160,16 +159,16 @@ PLANTED: dict[str, str] = {
     "AdmittingDiagnosesDescription": "planted: fall at Leakington station",
     "RequestedProcedureDescription": "planted: request of Dr Leakington",
 }
-"""Identifying element -> its value in every file in which :func:`draw_header` plants identifiers."""
+"""Identifying element -> value in every file in which :func:`draw_header` plants identifiers."""
 
 _PRIVATE = "Leakington in a private element"
 _NESTED = "Leakington in a sequence"
 DEIDENTIFIED_CHANCE = 0.95
-"""Markers that a de-identification tool leaves (PS3.15, Annex E)."""
+"""Elements that a de-identification tool writes about itself (PS3.15, Annex E)."""
 
 
 def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator, *, plant: bool = True) -> Attributes:
-    """Return the attributes of an image, except of its pixels; with `plant`, also identifiers that must not leak.
+    """Return the attributes of an image except those of its pixels; with `plant`, add identifiers that must not leak.
 
     Examples
     --------
@@ -207,7 +206,7 @@ def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator
 
 
 def identifiers(study: RevealStudy, image: RevealImage) -> tuple[str, ...]:
-    """Return all values in the image's header that must not get into a dataset: texts, dates, numbers, UIDs."""
+    """Return all values of an image's header that must not get into a dataset: texts, dates, numbers, UIDs."""
     uids = (study.study_uid, study.uid("series", image.number), study.uid("image", image.number))
     made = [value for value in _dates_and_numbers(study, image).values() if isinstance(value, str)]
     return (*PLANTED.values(), _PRIVATE, _NESTED, "Leakington", study.case_id, *uids, *made)
@@ -228,7 +227,7 @@ def _dates_and_numbers(study: RevealStudy, image: RevealImage) -> Attributes:
 
 
 def _hidden() -> Attributes:
-    """Return elements that a list of names would miss: in a sequence, private, and without a stated representation."""
+    """Return identifying elements that a list of names would miss: in a sequence, private, or without a stated type."""
     return {
         "RequestAttributesSequence": [
             {"ScheduledProcedureStepDescription": _NESTED, "RequestedProcedureID": "LEAK-REQUEST-9"}

@@ -1,12 +1,12 @@
-"""Findings in a synthetic patient: their contours (the references) and their appearance.
+"""Draw findings in a synthetic patient: contours, which are the references, and shapes, which make the appearance.
 
-Units and frames are as in :mod:`reveal_bench.phantom.anatomy`. A finding's contours are what a reader would outline;
+Units and frames are as in :mod:`reveal_bench.phantom.anatomy`. A finding's contours are those that a reader would draw;
 its shapes are added to the image. Opacities stay inside the lungs. As in the released CheXlocalize masks, Airspace
-Opacity covers the opacities that are labels of their own, and Enlarged Cardiomediastinum contains the heart.
+Opacity includes opacities that also have a more specific label, and Enlarged Cardiomediastinum includes the heart.
 
 Support devices are tubes, lines and pacemakers. By the instructions for the readers of CheXlocalize (paper 002,
-Methods), implanted or invasive devices are outlined, but not ECG leads and stickers: some images have those without a
-contour, and a side marker.
+Methods), implanted or invasive devices are outlined, but ECG leads and stickers are not. Some images therefore have
+leads and stickers without a contour, and a side marker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def draw_devices(rng: np.random.Generator, anatomy: Anatomy) -> tuple[list[Point
 
 
 def _line(rng: np.random.Generator, anatomy: Anatomy, kind: str) -> tuple[Points, float, float]:
-    """Return the path in the local frame, width (long side = 1) and density of one device."""
+    """Return a device's path in the local frame, width (long side = 1) and density."""
     side = float(rng.choice([-1.0, 1.0]))
     shake = rng.normal(0, 0.012, (6, 2))
     if anatomy.is_lateral:
@@ -63,7 +63,7 @@ def _line(rng: np.random.Generator, anatomy: Anatomy, kind: str) -> tuple[Points
             "chest tube": [(side * 1.25, 0.78), (side * 0.95, 0.66), (side * 0.72, 0.42), (side * 0.5, 0.16)],
             "pacemaker": [(0.72, 0.16), (0.42, 0.1), (0.05, 0.2), (-0.13, 0.45), (-0.02, 0.75), (0.3, 0.88)],
         }
-        if kind == "central line" and rng.random() < 0.5:  # a PICC comes from the arm
+        if kind == "central line" and rng.random() < 0.5:  # a PICC enters from the arm
             paths[kind] = [(side * 1.5, 0.28), (side * 1.1, 0.12), (side * 0.6, 0.06), (-0.02, 0.16), (-0.11, 0.45)]
     widths = {"central line": 0.0035, "endotracheal tube": 0.010, "feeding tube": 0.0055, "chest tube": 0.010}
     path = np.array(paths[kind])
@@ -101,13 +101,13 @@ GRID = 256
 
 @dataclass
 class Drawn:
-    """Contours by finding, and all shapes to draw into the image."""
+    """Contours of each finding, and all shapes to draw into the image."""
 
     contours: dict[str, list[Points]] = field(default_factory=dict)
     shapes: list[DensityShape] = field(default_factory=list)
 
     def add(self, finding: str, contour: Points, density: float, blur: float) -> None:
-        """Add a contour that is also a shape."""
+        """Add a contour, and a shape with the same outline."""
         self.contours.setdefault(finding, []).append(contour)
         self.shapes.append(DensityShape(contour, density, blur))
 
@@ -115,9 +115,9 @@ class Drawn:
 def draw_findings(
     rng: np.random.Generator, anatomy: Anatomy, present: set[str], *, without: frozenset[str] = frozenset()
 ) -> Drawn:
-    """Draw the findings in `present`; heart and mediastinum must already have their size in `anatomy`.
+    """Draw the findings in `present`; heart and mediastinum in `anatomy` must already have their final size.
 
-    Findings that are also in `without` keep their contours but are not drawn, and nothing else changes.
+    Findings in `without` keep their contours but are not drawn; everything else stays the same.
     """
     drawn = Drawn()
     room = _Room(anatomy)
@@ -135,7 +135,7 @@ def draw_findings(
 
 
 def hidden_with(finding: str) -> frozenset[str]:
-    """Return the findings to omit from an image without `finding`: itself and its subtypes.
+    """Return the findings to omit from an image without `finding`: `finding` and its subtypes.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def _draw_mediastinum(rng: np.random.Generator, anatomy: Anatomy, room: _Room, d
 
 
 OPACITIES = ("Edema", "Consolidation", "Lung Lesion", "Atelectasis")
-"""Opacities that are labels of their own; they are drawn before Airspace Opacity, which covers them."""
+"""Opacities with a more specific label; they are drawn before Airspace Opacity, which includes them."""
 
 _DRAW: dict[str, Callable[[np.random.Generator, Anatomy, _Room, Drawn], None]] = {
     "Edema": _draw_edema,
@@ -234,7 +234,7 @@ def _lungs(rng: np.random.Generator, anatomy: Anatomy, *, both: float) -> list[s
 
 
 class _Room:
-    """The lungs next to the heart as a raster that keeps contours inside."""
+    """A raster of the lungs next to the heart, used to keep contours inside the lungs."""
 
     def __init__(self, anatomy: Anatomy) -> None:
         self.anatomy = anatomy
@@ -249,7 +249,7 @@ class _Room:
     def blob(
         self, rng: np.random.Generator, centre: tuple[float, float], radii: tuple[float, float], *, wobble: float
     ) -> Points:
-        """Return a blob around a local `centre`, pulled in wherever it would leave the lungs."""
+        """Return an irregular contour around a local `centre`, pulled in where it would leave the lungs."""
         middle = self._nearest_inside(self.anatomy.place([centre])[0])
         contour = blob(rng, middle, np.array(radii) * self.anatomy.scale, wobble=wobble)
         steps = np.linspace(0, 1, 33)[1:]
@@ -278,7 +278,7 @@ class _Room:
 
 
 def _effusion(rng: np.random.Generator, anatomy: Anatomy, name: str) -> Points:
-    """Return the lowest part of a lung up to a meniscus that is higher at the outer wall."""
+    """Return an effusion: the lowest part of a lung, up to a meniscus that is higher at the outer wall."""
     lung = anatomy.local_lungs[name]
     level = rng.uniform(0.55, 0.8)
     outer = lung[:, 0] if anatomy.is_lateral else np.abs(lung[:, 0])
@@ -296,7 +296,7 @@ def _effusion(rng: np.random.Generator, anatomy: Anatomy, name: str) -> Points:
 
 
 def _pneumothorax(rng: np.random.Generator, anatomy: Anatomy, name: str) -> tuple[Points, Points]:
-    """Return the air between the outer border of a lung and its collapsed edge, and that edge."""
+    """Return the air between the outer border of a lung and the edge of the collapsed lung, and this edge."""
     lung = anatomy.contours[name]
     outer = lung[:24] if anatomy.is_lateral else lung[5 : int(rng.integers(32, 44))]
     middle = lung.mean(axis=0)
@@ -306,7 +306,7 @@ def _pneumothorax(rng: np.random.Generator, anatomy: Anatomy, name: str) -> tupl
 
 
 def _cardiomediastinum(anatomy: Anatomy) -> Points:
-    """Return the outline around heart and mediastinum together, row by row, slightly wider than both."""
+    """Return a common outline of heart and mediastinum, determined row by row, and slightly wider than both."""
     parts = [anatomy.contours["heart"], anatomy.contours["mediastinum"]]
     rows, left, right = [], [], []
     top, bottom = min(part[:, 1].min() for part in parts), max(part[:, 1].max() for part in parts)
@@ -318,7 +318,8 @@ def _cardiomediastinum(anatomy: Anatomy) -> Points:
             right.append(max(crossings))
     margin = 0.008
     lefts, rights = np.array(left), np.array(right)
-    for step in (1, -1):  # each row gets the larger width of itself and its neighbours, so chords cut nothing off
+    # Each row gets the largest width of itself and its neighbours, so that straight edges cut nothing off.
+    for step in (1, -1):
         lefts = np.minimum(lefts, _shifted(lefts, step))
         rights = np.maximum(rights, _shifted(rights, step))
     ys = np.array(rows)

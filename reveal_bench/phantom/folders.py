@@ -1,4 +1,4 @@
-"""Folders for the synthetic downloads, and the notice in each of them."""
+"""Create the folders of synthetic downloads, each with a notice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reveal_bench.arguments import ArgumentError
 
 
 def check_sizes(*, long_side: int, **counts: int) -> None:
-    """Raise ValueError unless every count is at least 1 and `long_side` is an allowed size of images, in pixels."""
+    """Raise ValueError unless every count is at least 1 and `long_side`, in pixels, is an allowed size of images."""
     for name, count in counts.items():
         if count < 1:
             raise ArgumentError(name, "must be at least 1", count)
@@ -19,7 +19,7 @@ def check_sizes(*, long_side: int, **counts: int) -> None:
 
 
 def start_folder(out: Path, notice: str, *inner: str) -> Path:
-    """Create a new folder with subfolders, each with a notice that its contents are synthetic.
+    """Create a new folder with subfolders, each of which has a notice that its contents are synthetic.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def start_folder(out: Path, notice: str, *inner: str) -> Path:
 
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file with a header, in a folder that is created if missing."""
+    """Write a CSV file with a header; its folder is created if missing."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:

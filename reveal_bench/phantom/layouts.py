@@ -1,14 +1,16 @@
 """Write synthetic images in the layout of the CheXlocalize download.
 
-Names, columns, prefixes, id styles and JSON forms are the real ones (from notes on the download and the README of
-rajpurkarlab/cheXlocalize); everything is synthetic, and ``SYNTHETIC.txt`` says so. With ``traps`` the layout also has
-the difficulties of the real one: a second nesting, interrupted downloads, pickled heat maps, positives that were not
-segmented, missing readers' masks, a label that contradicts its mask. :data:`TRAPS` lists the traps in images.
+Names, columns, prefixes, id styles and JSON structures are the real ones (from notes on the download and the README of
+rajpurkarlab/cheXlocalize). All data are synthetic, as ``SYNTHETIC.txt`` states. With ``traps``, the folder also has the
+difficulties of the real download: a second level of folders, interrupted downloads, pickled heat maps, positives
+without a segmentation, missing masks of readers, and a label that contradicts the mask. :data:`TRAPS` lists the
+difficulties of single images.
 
-:func:`write_anatomy` writes the anatomy of the images, which distinguishes wrong positions from impossible ones. JSON
-Lines, one image per line: ``{"image_id", "size": [height, width], "regions": {"heart": [[x, y], ...], ...}}``; closed
-contours in pixels of the image, with two decimals like the annotations; they may leave the image. Left and right are
-the patient's. A lung's contour outlines the whole pleural space, including the part behind the heart.
+:func:`write_anatomy` writes the anatomy of the images, with which wrong positions can be distinguished from impossible
+ones. The file has one JSON object per image and line, with the fields ``image_id``, ``size`` ([height, width]) and
+``regions`` (``{"heart": [[x, y], ...], ...}``). Contours are closed, in pixels of the image, with two decimals like the
+annotations, and may leave the image. Left and right are sides of the patient. A lung's contour outlines the whole
+pleural space, including the part behind the heart.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ TRAPS = (
     "reader annotation without segmentation",
     "drawn, but labelled absent",
 )
-"""Traps of the first, second, ... test image with at least two findings."""
+"""The difficulty of the first, second, ... test image with at least two findings."""
 
 NOTICE = """SYNTHETIC DATA
 
-Every picture, label, contour and point below this folder was made by the program reveal_bench.phantom. No patient, no
-reader and no hospital is behind any of it. It has the layout of the CheXlocalize download so that tools can be tried.
-Scores computed on it say nothing about a model. Not for clinical use.
+Every picture, label, contour and point below this folder was made by the program reveal_bench.phantom. Nothing comes
+from a patient, a reader or a hospital. The folder has the layout of the CheXlocalize download so that tools can be
+tried. Scores computed on these data say nothing about a model. Not for clinical use.
 """
 
 Json = dict[str, Any]
@@ -60,7 +62,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class _Files:
-    """The JSON files of one split while they are being filled."""
+    """The contents of a split's JSON files, filled image by image."""
 
     gt_annotations: Json = field(default_factory=dict)
     gt_segmentations: Json = field(default_factory=dict)
@@ -88,10 +90,10 @@ def write_chexlocalize(
     ----------
     out : new or empty folder
     n_images, n_val : images of the test and validation split; None or 0 leaves the split out
-    seed : same seed, same bytes
+    seed : equal seeds give equal bytes
     long_side : long side of the images in pixels; real images have 2828
     traps : also write the difficulties of the real download
-    pixels : write the images; without them only annotations and labels, much faster
+    pixels : whether to write the images; annotations and labels alone are much faster to write
     progress : called with (images done, all images)
 
     Returns
@@ -191,7 +193,7 @@ def _add(
     size: tuple[int, int],
     long_side: int,
 ) -> None:
-    """Add one image to an annotation file and to a segmentation file, which has all ten findings."""
+    """Add an image to an annotation file, and to a segmentation file, which has all ten findings."""
     polygons = {name: [_pixel(contour, size, long_side) for contour in outlines] for name, outlines in contours.items()}
     annotations[film.image_id] = {"img_size": list(size), **polygons}
     empty = empty_rle(size)
@@ -244,7 +246,7 @@ def _write_files(root: Path, split: str, files: _Files, *, traps: bool) -> None:
 
 
 def _write_unrelated_files(root: Path) -> None:
-    """Write other remains of a download: interrupted parts, and pickles that must never be opened."""
+    """Write what else a download may contain: interrupted parts, and pickles that must never be opened."""
     pictures = sorted((root / "CheXpert").rglob("*.jpg"))[:2]
     for i, path in enumerate(pictures):
         part = path.with_name(f".azDownload-{i:08d}-0000-0000-0000-000000000000-{path.name}")
@@ -268,21 +270,21 @@ SHOWN = {
     "shoulder_1": "shoulder_left",
     "trachea": "trachea",
 }
-"""Contour of :class:`~reveal_bench.phantom.anatomy.Anatomy` -> name of its region. Other contours are not written."""
+"""Contour of :class:`~reveal_bench.phantom.anatomy.Anatomy` -> name of the region. Other contours are not written."""
 
 
 def write_anatomy(path: Path, n_images: int, *, n_val: int | None = None, seed: int = 0, long_side: int = 2828) -> int:
-    """Write the anatomy of the images that `write_chexlocalize` makes with the same arguments, without drawing them.
+    """Write the anatomy of the images of `write_chexlocalize` with the same arguments, without drawing them.
 
     Parameters
     ----------
-    path : file to write; an existing one is replaced
+    path : file to write; an existing file is replaced
     n_images, n_val : images of the test and of the validation split
     seed, long_side : as for `write_chexlocalize`
 
     Returns
     -------
-    int, number of lines: validation first
+    int, number of lines; validation images come first
 
     Raises
     ------
@@ -317,7 +319,7 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 LABEL_READERS = {"bc4": 0.06, "bc6": 0.10, "bc8": 0.14}
-"""Name of a reader's table -> proportion of labels that the reader gets wrong."""
+"""Name of a reader's table -> proportion of labels in which the reader is wrong."""
 LABEL_PREVALENCE = (0.0, 0.45, 0.25, 0.45, 0.02, 0.13, 0.06, 0.03, 0.28, 0.02, 0.19, 0.01, 0.01, 0.4)
 
 
@@ -344,7 +346,7 @@ def write_chexpert_labels(
     Raises
     ------
     ValueError
-        If `out` is not empty, or no study is to be written.
+        If `out` is not empty, or `n_studies` is below 1.
     """
     if n_studies < 1:
         raise ArgumentError("n_studies", "must be at least 1", n_studies)
@@ -352,7 +354,7 @@ def write_chexpert_labels(
     rng = np.random.default_rng(seed)
     n_valid = 2 * n_studies // 5
     test, valid = (_draw(rng, n) for n in (n_studies, n_valid))
-    first = max(64741, 64541 + n_valid)  # as in the source, whose 200 validation patients come first
+    first = max(64741, 64541 + n_valid)  # in the source, the 200 validation patients come first
     names = [f"CheXpert-v1.0/test/patient{first + i}/study1" for i in range(n_studies)]
     _write(out / "groundtruth.csv", ("Study",), ((name,) for name in names), test)
     for reader, share in LABEL_READERS.items():
@@ -390,7 +392,7 @@ def _write(path: Path, heads: Sequence[str], keys: Iterable[Sequence[str]], labe
 
 
 WITHOUT_NOTICE = (
-    "SYNTHETIC DATA: films of a phantom, drawn by a program, each without one of its findings. Not for clinical use.\n"
+    "SYNTHETIC DATA: images of a phantom, drawn by a program, each without one of its findings. Not for clinical use.\n"
 )
 
 

@@ -1,8 +1,8 @@
-"""Outputs of imaginary models of graded quality.
+"""Make predictions of imaginary models of a chosen quality.
 
-A prediction is either informed (it starts from the reference) or a guess independent of the image. The proportion of
-informed predictions grows with `quality`: 0 is chance, 1 is near the human reader of paper 002. As with real models, a
-few answers are plainly wrong at any quality, and answers can be omitted on request.
+A prediction is either informed, which means derived from the reference, or a guess independent of the image. The
+proportion of informed predictions grows with `quality`: quality 0 is chance, and 1 is near the human reader of paper
+002. As with real models, a few answers are clearly wrong at any quality, and answers can be missing on request.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def model_predictions(
     records : the references of the split
     manifest : the questions
     quality : in [0, 1]
-    kind : form of the predictions; "all" gives cell, point, box and mask at once
-    seed : an answer depends on the seed and its position in the manifest
+    kind : content of the predictions; "all" means cell, point, box and mask at once
+    seed : seed of the random numbers; an answer depends on the seed and on the question's position in the manifest
     missing_rate : proportion of questions left unanswered, in [0, 1]
 
     Raises
@@ -85,10 +85,10 @@ def model_predictions(
 def study_predictions(
     studies: Iterable[StudyRecord], labels: Sequence[str], *, quality: float, seed: int = 0
 ) -> list[FindingsPrediction]:
-    """Return a probability for every label of every study; the larger `quality`, the better they are than chance.
+    """Return a probability for every label of every study; probabilities discriminate better with larger `quality`.
 
-    On the scale of log odds, present labels are 4 x `quality` above absent ones, both with a standard deviation of 1:
-    the AUROC is near Phi(4 x quality / sqrt 2), 0.5 at quality 0 and 0.92 at 0.5.
+    The log odds of present labels are 4 x `quality` above those of absent labels on average, both with a standard
+    deviation of 1. The AUROC is therefore near Phi(4 x quality / sqrt 2): 0.5 at quality 0 and 0.92 at quality 0.5.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def study_predictions(
 
 
 def _aim(reference: Annotation) -> tuple[float, float]:
-    """Return the point that a perfect model would name: the point deepest inside the mask, or the middle of the box."""
+    """Return the point of a perfect model: the point deepest inside the mask, or the middle of the box."""
     if reference.rle is not None:
         deepest = pack_masks([reference.rle]).deepest_xy([0])[0]
         if deepest is not None:
@@ -133,7 +133,7 @@ def _answer(
     left, top, side = grid.square(record.size)
     point = aim
     if point is None:
-        # two decimals must not round it onto the far edge
+        # rounding to two decimals must not reach the far edge
         x, y = left + side * rng.uniform(0.02, 0.98), top + side * rng.uniform(0.02, 0.98)
         point = round(min(x, width - 1), 2), round(min(y, height - 1), 2)
     cell = mask = box = None

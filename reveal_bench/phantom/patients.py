@@ -1,7 +1,7 @@
-"""Patients of the synthetic world: studies, their images, and the findings in them.
+"""Generate synthetic patients: their studies, the images of each study, and the findings in each image.
 
-Study j of a split depends only on the seed, the split and j, so image k does not depend on the number of images.
-Prevalence, per image of the test set: paper 002, Extended Data Fig. 10.
+Study j of a split depends only on the seed, the split and j, so image k does not depend on the number of images. The
+prevalence of findings per image is that of the test set in paper 002, Extended Data Fig. 10.
 """
 
 from __future__ import annotations
@@ -28,19 +28,22 @@ PREVALENCE = {
     "Pneumothorax": 10,
     "Support Devices": 314,
 }
-"""Finding -> number of images with it, among the 668 of the test set; 169 images have none."""
+"""Finding -> number of images with the finding, among the test set's 668 images; 169 images have no finding."""
 N_NORMAL = 169
 
 FIRST_PATIENT = {"val": 64541, "test": 64741}
-"""First numbers of patients: the source numbers its 200 validation and 500 test patients without a gap; further
-validation patients get larger numbers than both."""
+"""First patient numbers.
+
+The source numbers its 200 validation and 500 test patients without a gap; further validation patients get larger
+numbers than all of these.
+"""
 MANY_VAL, FURTHER_VAL = 200, 1_000_000
 FILMS = {"val": {1: 0.84, 2: 0.15, 3: 0.01}, "test": {1: 0.70, 2: 0.265, 3: 0.035}}
-"""Chances of one, two and three images per study: the source has 234 images of 200 patients, and 668 of 500."""
+"""Probabilities of one, two and three images per study; the source has 234 images of 200 patients, and 668 of 500."""
 LATERAL_CHANCE = 0.52
-"""Chance that an image after the first is lateral; this makes about 13% of all images lateral."""
+"""Probability that an image after the first is lateral, which makes about 13% of all images lateral."""
 SIZES = ((0.8204, 1.0), (1.0, 0.8204), (1.0, 0.8325), (0.88, 1.0))
-"""(height, width) relative to the long side; 2320 x 2828 is the most common."""
+"""(height, width) of images relative to the long side; 2320 x 2828 is the most common size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,12 @@ class PhantomFilm:
         return f"view{self.number}_{'lateral' if self.view == 'LATERAL' else 'frontal'}"
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Return the random generator for a purpose: 0 anatomy and findings, 1 pixels, 2 reader."""
+        """Return the random generator for a purpose: 0 for anatomy and findings, 1 for pixels, 2 for the reader."""
         return np.random.default_rng([*self.seed, purpose])
 
 
 def films(split: str, *, seed: int) -> Iterator[PhantomFilm]:
-    """Yield the images of a split, without end."""
+    """Yield the images of a split, endlessly."""
     index = 0
     while True:
         key = (seed, sorted(FIRST_PATIENT).index(split), index)
@@ -105,7 +108,7 @@ def films(split: str, *, seed: int) -> Iterator[PhantomFilm]:
 
 
 def draw_film(film: PhantomFilm, *, without: frozenset[str] = frozenset()) -> tuple[Anatomy, Drawn]:
-    """Return the patient's body and its findings; those in `without` are not drawn, without changing anything else."""
+    """Return the patient's body and findings; findings in `without` are not drawn, all else stays the same."""
     rng = film.rng(0)
     findings = film.study.findings
     heart = rng.uniform(1.22, 1.5) if "Cardiomegaly" in findings else 1.0
@@ -122,9 +125,9 @@ def draw_film(film: PhantomFilm, *, without: frozenset[str] = frozenset()) -> tu
 
 
 def _sample_findings(rng: np.random.Generator) -> frozenset[str]:
-    """Draw the findings of a study, with the paper's prevalence and CheXpert's hierarchy.
+    """Choose the findings of a study at random, with the paper's prevalence and CheXpert's hierarchy.
 
-    Cardiomegaly implies Enlarged Cardiomediastinum; a named opacity implies Airspace Opacity.
+    Cardiomegaly implies Enlarged Cardiomediastinum; a more specific opacity implies Airspace Opacity.
     """
     abnormal = (N_TEST - N_NORMAL) / N_TEST
 
@@ -134,7 +137,7 @@ def _sample_findings(rng: np.random.Generator) -> frozenset[str]:
     if rng.random() >= abnormal:
         return frozenset()
     while True:
-        # redrawing empty sets, about one in twenty, raises every chance by that much: divide it out
+        # about one set in twenty is empty and drawn again, which raises every probability; divide by this factor
         findings = set()
         whole = abnormal / 0.955
         findings |= {name for name in ("Support Devices", "Pleural Effusion", "Pneumothorax") if chance(name, whole)}

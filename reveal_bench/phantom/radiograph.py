@@ -1,7 +1,7 @@
 """Render anatomy and findings as grey values.
 
-An image is drawn as a map of attenuation at a base size (long side at most 448 pixels) by adding blurred shapes, then
-resized to its final size, where grain is added. White is dense, as on film. Grey values have 8 bits.
+Blurred shapes are added up to a map of attenuation at a base size (long side at most 448 pixels). The map is then
+resized to the final size, and grain is added. White means dense, as on film. Grey values have 8 bits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BASE_SIDE = 448
 """Long side at which soft shapes are drawn, in pixels."""
 
 BONES = {"shoul": 0.13, "scapu": 0.05, "liver": 0.04, "arm": 0.08}
-"""Start of a structure's name -> its density."""
+"""Beginning of a structure's name -> density."""
 
 Float = npt.NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class _Canvas:
         return self.fills([(contour, 1.0)], blur)
 
     def fills(self, contours: list[tuple[Points, float]], blur: float) -> Float:
-        """Return an image of contours filled with their values in [0, 1]; later contours cover earlier ones."""
+        """Return an image of contours, each filled with a value in [0, 1]; later contours cover earlier ones."""
         if not contours:
             return np.zeros(self.size[::-1], np.float32)
         image = Image.new("L", self.size)
@@ -46,9 +46,9 @@ class _Canvas:
         return self._soft(image, blur)
 
     def lines(self, lines: list[tuple[Points, float]], blur: float, *, hollow: float = 0.0) -> Float:
-        """Return an image of lines with their widths.
+        """Return an image of lines, each with a width.
 
-        `hollow` darkens their middle, like a bone with a bright cortex.
+        `hollow` darkens the middle of a line, like a bone with a bright cortex.
         """
         image = Image.new("L", self.size)
         draw = ImageDraw.Draw(image)
@@ -61,7 +61,7 @@ class _Canvas:
         return self._soft(image, blur)
 
     def _soft(self, image: Image.Image, blur: float) -> Float:
-        """Return grey values in [0, 1]; only the range of the blur is processed, the rest stays black."""
+        """Return blurred grey values in [0, 1]; only the area that the blur reaches is processed."""
         soft = np.zeros(self.size[::-1], np.float32)
         drawn = image.getbbox()
         if drawn is None:
@@ -71,7 +71,7 @@ class _Canvas:
         left, top = max(drawn[0] - reach, 0), max(drawn[1] - reach, 0)
         part = image.crop((left, top, min(drawn[2] + reach, image.width), min(drawn[3] + reach, image.height)))
         if blur > 0:
-            # three box blurs approximate a Gaussian; for narrow edges one is enough, in a third of the time
+            # three box blurs approximate a Gaussian; one is enough for narrow edges and takes a third of the time
             part = part.filter(ImageFilter.BoxBlur(1.5 * pixels) if pixels < 2.5 else ImageFilter.GaussianBlur(pixels))
         soft[top : top + part.height, left : left + part.width] = np.asarray(part, np.float32) / np.float32(255)
         return soft
@@ -86,7 +86,7 @@ def render(
     ----------
     anatomy : contours of the patient
     shapes : findings and devices to draw
-    rng : source of vessels, grain and exposure
+    rng : random generator for vessels, grain and exposure
     size : (height, width) of the image in pixels
 
     Returns
@@ -135,7 +135,7 @@ def _film(anatomy: Anatomy, shapes: list[DensityShape], canvas: _Canvas, rng: np
     film += 0.08 * canvas.fills([(contour, 1.0) for name, contour in c.items() if name.startswith("breast")], 0.02)
     airless = canvas.fills([(shape.contour, 1.0) for shape in shapes if shape.density < 0], 0.004)
     film += lungs * (1 - airless) * (1 - 0.7 * middle) * _vessels(anatomy, canvas, rng) + 0.025 * clouds * body
-    airy = 0.25 + 0.75 * lungs * (1 - middle)  # dense regions gain little
+    airy = 0.25 + 0.75 * lungs * (1 - middle)  # dense regions brighten little
     for shape in shapes:
         texture = airy * (1 + 0.22 * clouds[::-1]) if shape.density > 0 else 1.0
         film += np.float32(shape.density) * canvas.fill(shape.contour, shape.blur) * texture
@@ -145,7 +145,7 @@ def _film(anatomy: Anatomy, shapes: list[DensityShape], canvas: _Canvas, rng: np
 
 
 def _spine(anatomy: Anatomy, canvas: _Canvas) -> Float:
-    """Return the spine: a band with paler gaps between the vertebrae."""
+    """Return an image of the spine: a band with paler gaps between the vertebrae."""
     line, width = anatomy.lines["spine"][0]
     band = canvas.lines([(line, width)], 0.004)
     steps = np.linspace(0, len(line) - 1, 26)
@@ -165,7 +165,7 @@ def _spine(anatomy: Anatomy, canvas: _Canvas) -> Float:
 
 
 def _vessels(anatomy: Anatomy, canvas: _Canvas, rng: np.random.Generator) -> Float:
-    """Return pulmonary vessels: branches from the hila, thinner and fainter outwards."""
+    """Return an image of pulmonary vessels, which branch from the hila and become thinner and fainter outwards."""
     hila = [(-0.17, 0.42), (0.19, 0.40)] if not anatomy.is_lateral else [(0.1, 0.42), (0.05, 0.45)]
     thick: list[tuple[Points, float]] = []
     thin: list[tuple[Points, float]] = []
@@ -199,7 +199,7 @@ def _turned(angle: float) -> Points:
 
 
 def _clouds(canvas: _Canvas, rng: np.random.Generator) -> Float:
-    """Return a smooth random texture of mean about 0 and size about 1."""
+    """Return a smooth random texture with mean about 0 and amplitude about 1."""
     width, height = canvas.size
     total = np.zeros((height, width), np.float32)
     for cells, weight in ((9, 0.6), (28, 0.45)):
@@ -209,7 +209,7 @@ def _clouds(canvas: _Canvas, rng: np.random.Generator) -> Float:
 
 
 def _add_sharp(film: Float, shapes: list[DensityShape], side: int) -> None:
-    """Draw devices at the image's own size, only within their box."""
+    """Draw devices at the image's final size, processing only the box around each device."""
     height, width = film.shape
     for shape in shapes:
         points = shape.contour * side

@@ -1,4 +1,4 @@
-"""A second reader: contours and points that differ from the reference by a known amount.
+"""Simulate a second reader, whose contours and points differ from the reference by a known amount.
 
 :data:`MASK_IOU` and :data:`POINT_HIT` are the human benchmark of paper 002 (Extended Data Figs. 5 and 6). A reader's
 contours are perturbed so that their mean IoU is near MASK_IOU, and a reader's point is in the reference with the
@@ -40,14 +40,14 @@ POINT_HIT = {
 
 _MAGNITUDE = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 _IOU = (1.0, 0.88, 0.78, 0.65, 0.54, 0.40, 0.30, 0.17, 0.11, 0.05)
-"""Magnitude of :func:`perturb` -> mean IoU with the original contour, measured on 80 irregular ellipses."""
+"""Argument `magnitude` of :func:`perturb` -> mean IoU with the original contour, measured on 80 irregular ellipses."""
 
 
 def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Points:
-    """Shift, grow or shrink, and dent a contour.
+    """Shift, scale and dent a contour.
 
-    The changes are relative to the contour's half width (twice its area divided by its perimeter), so that a thin strip
-    is disturbed as much, relative to its width, as a round blob.
+    The changes are relative to the contour's half width (twice the area divided by the perimeter), so that a thin strip
+    changes as much, relative to its width, as a round contour.
     """
     edges = np.linalg.norm(np.roll(contour, -1, axis=0) - contour, axis=1)
     half = 2 * area(contour) / max(float(edges.sum()), 1e-9)
@@ -66,7 +66,7 @@ def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Poin
 
 
 def reader_contours(rng: np.random.Generator, contours: Sequence[Points], finding: str) -> list[Points]:
-    """Return the contours that the reader draws for a finding; of several contours, the reader may overlook one."""
+    """Return the contours that the reader draws for a finding; the reader may overlook one of several contours."""
     magnitude = float(np.interp(MASK_IOU[finding], _IOU[::-1], _MAGNITUDE[::-1]))
     kept = [contour for contour in contours if len(contours) == 1 or rng.random() > 0.08]
     return [perturb(rng, contour, magnitude) for contour in kept or contours[:1]]
@@ -85,7 +85,7 @@ def interior_point(rng: np.random.Generator, contour: Points) -> tuple[float, fl
     """Return a point well inside a contour."""
     low, high = contour.min(axis=0), contour.max(axis=0)
     half = len(contour) // 2
-    across = (contour[:half] + contour[::-1][:half]) / 2  # middles of a strip
+    across = (contour[:half] + contour[::-1][:half]) / 2  # points on the midline of a strip
     tried = np.concatenate([rng.uniform(low, high, (24, 2)), across])
     inside = tried[is_inside(tried, contour)]
     if len(inside) == 0:
@@ -99,7 +99,7 @@ def interior_point(rng: np.random.Generator, contour: Points) -> tuple[float, fl
 def _outside_point(
     rng: np.random.Generator, contours: Sequence[Points], size: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return a point near the contours but in none of them; (height, width) of the image bounds it."""
+    """Return a point near the contours but in none of them, within an image of (height, width)."""
     every = np.concatenate(list(contours))
     middle, spread = every.mean(axis=0), np.maximum(np.ptp(every, axis=0), 0.05)
     for reach in (0.6, 0.8, 1.0, 1.5, 2.0):
@@ -112,5 +112,5 @@ def _outside_point(
 
 
 def _holds(contour: Points, point: Points) -> bool:
-    """Return True if a point is in a contour or very near one of its corners."""
+    """Return True if a point is in a contour or very near a corner of one."""
     return bool(is_inside(point[None], contour)[0] or np.linalg.norm(contour - point, axis=1).min() < 0.006)

@@ -1,12 +1,12 @@
-"""Free-text reports of synthetic studies, for extracting labels from prose.
+"""Write free-text reports of synthetic studies, from which labels can be extracted.
 
-Every label of a study is asserted once in the findings and usually again in the impression; some of the other labels
-are denied, resolved, or asked about in the indication, and most are not mentioned. Wording, order, headings and layout
-vary. The sides are those drawn.
+Every label of a study is asserted once in the findings and usually again in the impression. Some of the other labels
+are denied, reported as resolved, or asked about in the indication, and most are not mentioned. Wording, order, headings
+and layout vary. The sides are those on which findings are drawn.
 
-All sentences were written for this project; none is from a report. They describe each label, name it in the impression,
-deny it, and report that it has resolved. ``{side}`` is "right", "left" or "bilateral"; ``{size}`` an adjective of
-amount; sentences that would sound wrong for one of the sides are under another key.
+All sentences were written for this project; none is from a report. For each label, sentences describe the finding, name
+it in the impression, deny it, or report that it has resolved. ``{side}`` is "right", "left" or "bilateral"; ``{size}``
+is an adjective of amount. Sentences that fit only one side, or only both sides, have separate keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from reveal_bench.phantom.reveal_studies import RevealStudy
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """`one` and `both`: sentences for one side and for both; `short`: for the impression; `absent`, `gone`: denials."""
+    """Sentences about a label.
+
+    `one` is for one side, `both` for both sides, `short` for the impression, `absent` and `gone` for denials.
+    """
 
     one: tuple[str, ...]
     both: tuple[str, ...]
@@ -191,7 +194,10 @@ INDICATIONS = (
     "Altered mental status.",
     "Preoperative.",
 )
-"""Indications. Some ask about absent findings or mention past ones, which are not findings of the image."""
+"""Indications.
+
+Some ask about absent findings or mention past findings, which are not findings of the image.
+"""
 
 BESIDES = (
     "A calcified granuloma in the {side} upper zone is unchanged and benign.",
@@ -205,7 +211,7 @@ BESIDES = (
 )
 """Sentences that are true of any image and do not name a label.
 
-A granuloma is not a nodule here, as in paper 004 (Box 3).
+A granuloma does not count as a nodule, as in paper 004 (Box 3).
 """
 
 DEVICES = (
@@ -219,7 +225,7 @@ DEVICES = (
 SIZES = ("small", "moderate", "large")
 SIZES_OF = {"Cardiomegaly": ("mild", "moderate", "marked"), "Airspace opacity": ("mild", "moderate", "extensive")}
 DENIED, GONE = 0.45, 0.06
-"""Chance that an absent label is denied, or reported as resolved."""
+"""Probability that an absent label is denied, or reported as resolved."""
 
 
 def write_report(study: RevealStudy, sides: Mapping[str, str], *, has_devices: bool) -> str:
@@ -267,7 +273,7 @@ def _denials(rng: np.random.Generator, present: set[str]) -> list[str]:
         elif chance < DENIED:
             denied.append(label)
     in_one = [label for label in denied if label in ("Pleural effusion", "Pneumothorax", "Lung mass", "Lung nodule")]
-    if len(in_one) > 1 and rng.random() < 0.5:  # one denial for several
+    if len(in_one) > 1 and rng.random() < 0.5:  # one sentence denies several labels
         names = [label.lower() for label in in_one]
         sentences.append(f"{rng.choice(['No', 'There is no', 'Negative for'])} {', '.join(names[:-1])} or {names[-1]}.")
         denied = [label for label in denied if label not in in_one]

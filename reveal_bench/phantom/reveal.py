@@ -1,8 +1,8 @@
-"""Write the synthetic REVEAL world: DICOM files with realistic headers, labels, votes and reports.
+"""Write a synthetic REVEAL-CXR download: DICOM files with realistic headers, labels, votes and reports.
 
-The source's own layout is not public; ``layout="dicom"`` is a plain tree of DICOM files with one table of labels, the
-usual form of such datasets, ``layout="midrc"`` is as in the Medical Imaging and Data Resource Center. Everything is
-synthetic, and ``SYNTHETIC.txt`` says so. ::
+The source's own layout is not public. ``layout="dicom"`` is a plain tree of DICOM files with one table of labels, which
+is usual for such datasets; ``layout="midrc"`` is that of the Medical Imaging and Data Resource Center. All data are
+synthetic, as ``SYNTHETIC.txt`` states. The files are::
 
     labels.csv  mapping.yaml    input of the source: one row per study, and the meaning of its columns
     images/...                  DICOM files; folder names do not identify studies
@@ -10,15 +10,14 @@ synthetic, and ``SYNTHETIC.txt`` says so. ::
     votes.csv                   three readers per study on the suggested labels
     truth.jsonl                 the truth: labels, sides, how every image is stored
 
-With ``traps`` some images are stored in rare ways (:data:`RARE`), some studies come with files that are not further
-images (:data:`EXTRA_FILES`), one in seven is in a folder with others, and there are files that are not DICOM.
+With ``traps``, some images are stored in rare ways (:data:`RARE`), some studies have additional files that are not
+images of their own (:data:`EXTRA_FILES`), one study in seven shares a folder with others, and some files are not DICOM.
 
-The layout of MIDRC: ``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop uid>.dcm``; a
-manifest in JSON; one table per node of the data model, tab separated, required columns with a leading ``*``, arrays as
-Python literals, ages above 89 as a flag; mRALE scores in a CSV. As in the real download, none of this says which of the
-twelve labels a study has: ``labels.csv`` does.
-
-Tables are written study by study. ``labels.csv`` spells labels as the paper does, in more than one way.
+The layout of MIDRC has files ``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop
+uid>.dcm``, a manifest in JSON, and mRALE scores in a CSV file. Each node of the data model has a tab-separated table,
+in which required columns have a leading ``*``, arrays are Python literals, and ages above 89 are a flag. As in the real
+download, these tables do not state which of the twelve labels a study has; ``labels.csv`` does. Tables are written
+study by study. ``labels.csv`` spells labels as the paper does, in more than one way.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ SERIES = (
 
 
 class MidrcLayout:
-    """Writes images below `root` in MIDRC's layout; every fifth study in its older form, without archives."""
+    """Writes images below `root` in MIDRC's layout; every fifth study has the older layout, without archives."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -86,7 +85,7 @@ class MidrcLayout:
         self._last_patient = self._last_study = -1
 
     def place(self, study: RevealStudy, image: RevealImage) -> Path:
-        """Return the path for an image; its folder exists."""
+        """Return the path for an image, in a folder that exists."""
         series = study.uid("series", image.number)
         path = self.root / study.case_id / study.study_uid / series / f"{study.uid('image', image.number)}.dcm"
         path.parent.mkdir(parents=True)
@@ -106,7 +105,7 @@ class MidrcLayout:
         name = file.relative_to(self.root).as_posix()
         md5 = hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest()
         entry: dict[str, Any] = {"object_id": f"dg.SYN/{study.uid('object', name)}"}
-        if study.index % 3:  # an entry needs only its object
+        if study.index % 3:  # a manifest entry needs only its object
             entry |= {"md5sum": md5, "file_name": name, "file_size": file.stat().st_size}
         self._manifest.write(self._separator + json.dumps(entry))
         self._separator = ",\n"
@@ -127,7 +126,7 @@ class MidrcLayout:
             file.close()
 
     def _add_study(self, study: RevealStudy) -> None:
-        """Add the rows of the study and, the first time, of its patient."""
+        """Add the rows of the study and, for the patient's first study, of the patient."""
         is_old = "Yes" if study.age is not None and study.age > 89 else "No"
         age = "" if study.age is None else str(min(study.age, 89))
         if study.patient != self._last_patient:
@@ -187,7 +186,7 @@ MAPPED_DEMOGRAPHICS = """demographics:
 
 
 class Tables:
-    """All tables below `root`; a context manager."""
+    """All tables below `root`, written within this context manager."""
 
     def __init__(self, root: Path, *, has_demographics: bool) -> None:
         self.root, self.has_demographics = root, has_demographics
@@ -291,7 +290,7 @@ RARE: dict[int, dict[str, str]] = {
     13: {"syntax": "rle"},
     14: {"syntax": "jpegls-lossless", "bits": "15"},
 }  # fmt: skip
-"""Index of a study -> rare storage of its images, as names and values of `SHARES`, transfer syntax and meta header."""
+"""Index of a study -> rare storage of the study's images: values of `SHARES`, transfer syntax, meta header."""
 
 EXTRA_FILES = {
     8: "a secondary capture",
@@ -299,10 +298,10 @@ EXTRA_FILES = {
     10: "the same file again",
     11: "a derived secondary picture",
 }
-"""Index of a study, modulo :data:`EVERY` -> an extra file that is not a further image."""
+"""Index of a study, modulo :data:`EVERY` -> an extra file that is not another image."""
 EVERY = 25
 EXTRA = 9
-"""Number of the extra file among the images of its study."""
+"""Number that the extra file has among the study's images."""
 
 SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
 DX_FOR_PROCESSING = "1.2.840.10008.5.1.4.1.1.1.1.1"
@@ -312,7 +311,7 @@ def write_extra_file(study: RevealStudy, first: Path, layout: Layout) -> int:
     """Write the extra file of a study, if it has one; return the number of files."""
     kind = EXTRA_FILES.get(study.index % EVERY)
     if kind is None or (kind == "the same file again" and not first.exists()):
-        return 0  # an image in an archive is there only once
+        return 0  # an archive contains an image only once
     image = RevealImage(EXTRA, study.images[0].view, study.images[0].size)
     path = layout.place(study, image)
     if kind == "the same file again":
@@ -353,7 +352,7 @@ def _write_small_picture(study: RevealStudy, image: RevealImage, path: Path, kin
 
 
 def write_unrelated_files(root: Path) -> None:
-    """Write other files of a folder that people and programs have used."""
+    """Write other files that people and programs leave in a folder."""
     (root / "Thumbs.db").write_bytes(b"\xd0\xcf\x11\xe0" + bytes(60))
     (root / ".DS_Store").write_bytes(bytes(8))
     (root / "readme.txt").write_text("Films in any order; see labels.csv.\n", encoding="utf-8")
@@ -362,10 +361,9 @@ def write_unrelated_files(root: Path) -> None:
 
 NOTICE = """SYNTHETIC DATA
 
-Every picture, header, label, report and vote below this folder was made by the program reveal_bench.phantom. No
-patient, no reader and no hospital is behind any of it; names, dates and places in the DICOM headers are invented and
-are there to find out whether a program lets them through. Scores computed on it say nothing about a model. Not for
-clinical use.
+Every picture, header, label, report and vote below this folder was made by the program reveal_bench.phantom. Nothing
+comes from a patient, a reader or a hospital. Names, dates and places in the DICOM headers are invented, to test whether
+a program removes them. Scores computed on these data say nothing about a model. Not for clinical use.
 """
 
 TRANSFER_SYNTAXES = {
@@ -375,7 +373,7 @@ TRANSFER_SYNTAXES = {
     "jpeg2000-lossless": 0.04,
     "rle": 0.02,
 }
-"""Chance of each; the numbers are chosen, not measured."""
+"""Probability of each transfer syntax; the numbers are chosen, not measured."""
 
 Progress = Callable[[int, int], None]
 Body = tuple[Anatomy, Drawn]
@@ -385,7 +383,7 @@ class Layout(Protocol):
     """The layout of a download's files."""
 
     def place(self, study: RevealStudy, image: RevealImage) -> Path:
-        """Return the path for an image; its folder exists."""
+        """Return the path for an image, in a folder that exists."""
 
     def add(self, study: RevealStudy, attributes: Mapping[str, Any], file: Path) -> str:
         """Register an image that was written; return its path relative to the download."""
@@ -410,22 +408,22 @@ def write_reveal(
     Parameters
     ----------
     out : new or empty folder
-    n_studies : the release has 100; the pool it was selected from had 13,735
-    seed : same seed, same bytes; study k does not depend on `n_studies`
+    n_studies : number of studies; the release has 100, selected from a pool of 13,735
+    seed : equal seeds give equal bytes; study k does not depend on `n_studies`
     long_side : long side of the images in pixels; 3056 is the most common in real images
     layout : "dicom", or "midrc" for zip archives per series, a manifest and tables per node
-    stage : "benchmark" for the released studies, "pool" for those to select from; see :mod:`.reveal_studies`
+    stage : "benchmark" for the released studies, "pool" for the studies to select from (:mod:`.reveal_studies`)
     traps : also write the difficulties of real downloads
     progress : called with (studies done, all studies)
 
     Returns
     -------
-    dict with the number of studies, images, and files that are not further images
+    dict with the numbers of studies, images, and extra files
 
     Raises
     ------
     ValueError
-        If `out` is not empty or an argument breaks its rule.
+        If `out` is not empty or an argument is invalid.
     ImportError
         If the extra `dicom` is not installed.
     """
@@ -455,7 +453,7 @@ def write_reveal(
 def write_midrc(out: Path, n_studies: int = 100, **options: Any) -> dict[str, int]:
     """Write the download of :func:`write_reveal` in the layout of MIDRC.
 
-    A zip archive per series, a manifest, and a table per node.
+    This layout has a zip archive per series, a manifest, and a table per node.
     """
     return write_reveal(out, n_studies, layout="midrc", **options)
 
@@ -463,7 +461,7 @@ def write_midrc(out: Path, n_studies: int = 100, **options: Any) -> dict[str, in
 def reveal_film(
     study: RevealStudy, image: RevealImage, long_side: int, *, body: Body | None = None
 ) -> npt.NDArray[np.uint8]:
-    """Return the grey levels of an image, as every viewer should show it.
+    """Return the grey levels that every viewer should show for an image.
 
     `body` is the drawing, if it already exists.
     """
@@ -479,8 +477,8 @@ class TreeLayout:
         self.root, self.traps = root, traps
 
     def place(self, study: RevealStudy, image: RevealImage) -> Path:
-        """Return the path for an image; its folder exists."""
-        if self.traps and study.index % 7 == 3:  # one folder for many studies, files without a suffix
+        """Return the path for an image, in a folder that exists."""
+        if self.traps and study.index % 7 == 3:  # many studies in one folder, and files without a suffix
             path = self.root / "images" / "loose" / f"IM{study.index:06d}{image.number}"
         else:
             batch, case = f"batch{study.index // 100 + 1:03d}", f"{study.index % 100:02d}"
@@ -493,7 +491,7 @@ class TreeLayout:
         return file.relative_to(self.root).as_posix()
 
     def finish(self) -> None:
-        """Do nothing, because no file lists the files."""
+        """Do nothing, because this layout has no list of files."""
 
 
 def _check(n_studies: int, long_side: int, layout: str, stage: str) -> None:
@@ -507,7 +505,7 @@ def _check(n_studies: int, long_side: int, layout: str, stage: str) -> None:
 def _write_film(
     study: RevealStudy, image: RevealImage, body: Body, layout: Layout, long_side: int, *, traps: bool
 ) -> dict[str, Any]:
-    """Write one image; return its facts."""
+    """Write one image; return facts about it for the tables."""
     from reveal_bench.dicom import write_dicom
 
     rng = study.rng(31, image.number)

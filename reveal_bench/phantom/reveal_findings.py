@@ -1,10 +1,10 @@
-"""The twelve labels of REVEAL-CXR in a synthetic patient: contours, shapes, and the body they change.
+"""Draw the twelve labels of REVEAL-CXR in a synthetic patient: contours, shapes, and changes to the body.
 
-:mod:`reveal_bench.phantom.findings_drawn` draws five labels; here are the others. Units and frames are as in
+:mod:`reveal_bench.phantom.findings_drawn` draws five labels; this module draws the others. Units and frames are as in
 :mod:`reveal_bench.phantom.anatomy`: contours in the image (long side = 1), positions in the local frame of the thorax,
 whose half width of 1 represents about 15 cm, so a nodule of 3 cm has a radius of 0.1.
 
-Every frontal image of a study shows the same patient with the same findings; so does every lateral.
+All frontal images of a study show the same patient with the same findings, as do all lateral images.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
 FRONTAL, LATERAL = 10, 11
-"""Purposes of random numbers, see :meth:`RevealStudy.rng`."""
+"""Purposes of random numbers, for :meth:`RevealStudy.rng`."""
 
 NODULE_RADIUS, MASS_RADIUS = (0.045, 0.09), (0.13, 0.21)
-"""Ranges of radii in the local frame: they mean diameters of 1.4 to 2.7 cm, and of 4 to 6 cm."""
+"""Ranges of radii of nodules and masses in the local frame, for diameters of 1.4 to 2.7 cm, and of 4 to 6 cm."""
 
 DEVICES = "Support Devices"
 DEVICE_CHANCE = 0.55
-"""Chance of tubes and lines in bedside images; they are not a label, but part of most such images."""
+"""Probability of tubes and lines in bedside images; tubes and lines are not a label, but are in most such images."""
 
 _ELSEWHERE = {
     "Airspace Opacity": "Airspace opacity",
@@ -35,13 +35,13 @@ _ELSEWHERE = {
     "Pleural Effusion": "Pleural effusion",
     "Pneumothorax": "Pneumothorax",
 }
-"""Findings that :func:`draw_findings` draws -> label."""
+"""Finding that :func:`draw_findings` draws -> label."""
 
 
 def draw_reveal_film(study: RevealStudy, image: RevealImage) -> tuple[Anatomy, Drawn]:
-    """Return (body, drawing) of the patient in one projection; the drawing has its `contours` by label.
+    """Return (body, drawing) of the patient in one projection; the drawing has `contours` by label.
 
-    "Support Devices" is a further key of the contours if there are tubes or lines.
+    If there are tubes or lines, `contours` also has the key "Support Devices".
     """
     rng = study.rng(LATERAL if image.view == "LATERAL" else FRONTAL)
     labels = set(study.labels)
@@ -71,7 +71,7 @@ def sides(anatomy: Anatomy, contours: list[Points]) -> str:
 
 
 def _hyperinflate(anatomy: Anatomy, *, slim: float) -> None:
-    """Change the body for COPD: long lungs, flat and low diaphragms, a slim heart that hangs down."""
+    """Change the body for COPD: long lungs, flat and low diaphragms, and a narrow vertical heart."""
     floor = 0.99 if not anatomy.is_lateral else 0.97
     for name, lung in anatomy.local_lungs.items():
         x, y = lung[:, 0], lung[:, 1]
@@ -89,7 +89,7 @@ def _hyperinflate(anatomy: Anatomy, *, slim: float) -> None:
 
 
 def _draw_copd(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """Draw the long lungs themselves, with hardly any vessels in their outer parts."""
+    """Draw the lungs of COPD, with hardly any vessels in the outer parts."""
     for name, lung in anatomy.local_lungs.items():
         drawn.contours.setdefault("COPD", []).append(anatomy.contours[name])
         middle = np.add(lung.mean(axis=0), (0.0, -0.12))
@@ -111,10 +111,10 @@ def _draw_interstitial(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn)
 
 
 def _wander(rng: np.random.Generator, region: Points) -> Points:
-    """Return a line through random points of a region, 420 per unit of area, each followed by the nearest one."""
+    """Return a line through random points of a region, 420 per unit of area, from each point to the nearest one."""
     low, high = region.min(axis=0), region.max(axis=0)
     tried = rng.uniform(low, high, (int(420 * np.prod(high - low)), 2))
-    fading = rng.random(len(tried)) < (tried[:, 1] - low[1]) / 0.15  # sparse towards the upper edge
+    fading = rng.random(len(tried)) < (tried[:, 1] - low[1]) / 0.15  # fewer points towards the upper edge
     points = tried[is_inside(tried, region) & fading]
     order, left = [0], np.ones(len(points), bool)
     left[0] = False
@@ -165,7 +165,7 @@ def _draw_aneurysm(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> 
 
 
 def _draw_hernia(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """Draw stomach behind the heart: a round density with gas above a level."""
+    """Draw a hernia: stomach behind the heart, a round density with gas above a fluid level."""
     wide = rng.uniform(0.19, 0.25)
     tall = wide * anatomy.scale[0] / anatomy.scale[1]
     x, y = (rng.uniform(0.02, 0.14), 0.80) if not anatomy.is_lateral else (0.3, 0.76)
@@ -213,7 +213,7 @@ _DRAW: dict[str, Callable[[np.random.Generator, Anatomy, Drawn], None]] = {
 
 
 def _local(anatomy: Anatomy, points: Points) -> Points:
-    """Map image (x, y) to local (x, y): the inverse of :meth:`Anatomy.place`."""
+    """Map image (x, y) to local (x, y), which is the inverse of :meth:`Anatomy.place`."""
     turn = np.array([[np.cos(anatomy.tilt), -np.sin(anatomy.tilt)], [np.sin(anatomy.tilt), np.cos(anatomy.tilt)]])
     local: Points = ((points - anatomy.centre) @ turn) / anatomy.scale
     return local

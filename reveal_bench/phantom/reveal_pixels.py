@@ -1,12 +1,12 @@
-"""Stores synthetic images: converts grey levels to stored values that a viewer converts back to the same grey levels.
+"""Convert grey levels of synthetic images to stored values, which a viewer converts back to the same grey levels.
 
-A detector may store 10 to 15 bits, with bright as high or as low values, with a rescale step, and with one window,
-several windows, a look-up table or none of these. In any case, a program that follows the header (modality step, then
-VOI, then inversion of MONOCHROME1) shows the image as rendered, to within one of 256 grey levels. A program that skips
-or repeats a step does not.
+A detector may store 10 to 15 bits, with high or low values for bright pixels, with a rescale step, and with one window,
+several windows, a look-up table or none of these. A program that follows the header (modality step, then VOI, then
+inversion of MONOCHROME1) always shows the image as rendered, to within one of 256 grey levels. A program that skips or
+repeats a step shows another image.
 
-:data:`SHARES` are from 7,469 real headers of the NLM / Open-i collection, as counted in the header table of
-torchxrayvision; values that it lacks are chosen, and their comments say so.
+:data:`SHARES` are from 7,469 real headers of the NLM / Open-i collection, counted in the header table of
+torchxrayvision. Values that this table lacks are chosen, as comments state.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SHARES: dict[str, dict[str, float]] = {
     "voi": {"window": 4051 / N_HEADERS, "lut": 3037 / N_HEADERS, "both": 26 / N_HEADERS, "neither": 355 / N_HEADERS},
     "windows": {"1": 1 - 26 / 4103, "3": 26 / 4103},
     "rescale": {"LOG_E REL": 2878 / N_HEADERS, "US": 0.35, "": 1 - 2878 / N_HEADERS - 0.35},  # the last two are chosen
-    "shape": {"INVERSE": 572 / 3584, "": 1 - 572 / 3584},  # of MONOCHROME1; it never occurs with MONOCHROME2
+    "shape": {"INVERSE": 572 / 3584, "": 1 - 572 / 3584},  # among MONOCHROME1; INVERSE never occurs with MONOCHROME2
     "function": {"": 0.90, "LINEAR": 0.06, "LINEAR_EXACT": 0.02, "SIGMOID": 0.02},  # chosen
-    "slope": {"1": 0.6, "-1": 0.4},  # of LOG_E REL; chosen
+    "slope": {"1": 0.6, "-1": 0.4},  # among LOG_E REL; chosen
 }
-"""Chance of every storage option; `draw_storage(force=...)` accepts the same names and values."""
+"""Probability of every storage option; `draw_storage(force=...)` accepts the same names and values."""
 
 WINDOW_NAMES = ["NORMAL", "HARDER", "SOFTER"]
 GREYS = np.arange(256) / 255
@@ -43,9 +43,9 @@ class PixelStorage:
 
     Attributes
     ----------
-    choices : name of SHARES -> value drawn
+    choices : name in SHARES -> chosen value
     attributes : DICOM keyword (or (group, element, VR)) -> value
-    lowest, n_values : for each grey level, the lowest stored value that shows it, and the number of such values
+    lowest, n_values : for each grey level, the lowest stored value that shows this level, and the number of such values
     """
 
     choices: Mapping[str, str]
@@ -57,7 +57,7 @@ class PixelStorage:
 
 
 def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = None) -> PixelStorage:
-    """Draw a way to store an image; `force` fixes some of its options.
+    """Choose at random how an image is stored; `force` fixes some options.
 
     Examples
     --------
@@ -85,9 +85,9 @@ def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = 
 def stored_values(
     grey: npt.NDArray[np.uint8], storage: PixelStorage, rng: np.random.Generator
 ) -> npt.NDArray[np.uint16]:
-    """Return the stored pixels of an image with the grey levels `grey`: uint16 (height, width)."""
+    """Return the stored pixels, uint16 (height, width), of an image with grey levels `grey`."""
     values: npt.NDArray[np.uint16] = np.take(storage.lowest, grey)
-    if storage.n_values > 1:  # the detector distinguishes more levels than a screen
+    if storage.n_values > 1:  # a detector distinguishes more levels than a screen
         height, width = grey.shape
         noise = rng.integers(0, storage.n_values, (256, 256), dtype=np.uint16)
         values += np.tile(noise, (-(-height // 256), -(-width // 256)))[:height, :width]
@@ -109,13 +109,13 @@ def _before_voi(
     bits: int,
     attributes: dict[Any, Any],
 ) -> npt.NDArray[np.float64]:
-    """Return the values that the VOI step turns into `levels` (0 to 1), and add that step to `attributes`."""
+    """Return the values that the VOI step converts to `levels` (0 to 1), and add this step to `attributes`."""
     top = (1 << bits) - 1
     if choices["voi"] == "neither":
         return levels * top
     if choices["voi"] in ("lut", "both"):
         values = _look_up_table(rng, levels, bits, attributes)
-        if choices["voi"] == "both":  # viewers use the table; this window would give a pale image
+        if choices["voi"] == "both":  # viewers use the table and ignore this window, which would give a pale image
             attributes.update(WindowCenter=str(top // 3), WindowWidth=str(4 * top))
         return values
     width = round(rng.uniform(0.5, 0.8) * top)
@@ -141,7 +141,7 @@ def _before_voi(
 def _look_up_table(
     rng: np.random.Generator, levels: npt.NDArray[np.float64], bits: int, attributes: dict[Any, Any]
 ) -> npt.NDArray[np.float64]:
-    """Return a table with the S shape of a film's characteristic curve."""
+    """Return a look-up table with the S shape of a film's characteristic curve."""
     n_entries, entry_bits = 1 << bits, int(rng.choice([12, 15, 16]))
     steepness, middle = rng.uniform(3.5, 5.5), rng.uniform(0.42, 0.58)
     curve = np.tanh(steepness * (np.linspace(0, 1, n_entries) - middle) / 2)
@@ -151,7 +151,8 @@ def _look_up_table(
         {
             "LUTDescriptor": [n_entries, 0, entry_bits],
             "LUTExplanation": "NORMAL",
-            (0x0028, 0x3006, "OW"): entries.tobytes(),  # as words: in an explicit US they would not fit
+            # Written as words, because the values do not fit into an explicit US.
+            (0x0028, 0x3006, "OW"): entries.tobytes(),
         }
     ]
     return np.interp(levels, curve, np.arange(n_entries))

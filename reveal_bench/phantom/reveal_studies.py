@@ -1,17 +1,17 @@
-"""Studies of the synthetic REVEAL world: their images, labels and patients.
+"""Generate the studies of a synthetic REVEAL-CXR download: images, labels and patients.
 
 A study depends only on the seed, the stage and its index, so study k does not depend on the number of studies.
 
-Two stages of the same world:
+There are two stages.
 
-* ``benchmark``: the studies that a finished benchmark releases. 1 to 4 labels per study, with rare ones more frequent,
-  one study per patient. Demographics are from Table 1 of paper 004 (released half). The weights of the labels are
-  the prevalences of its Table S3, with the less common findings raised as by its selection; the paper shows the
-  prevalence of the benchmark itself only in a figure, so these are chosen, not measured.
-* ``pool``: the studies from which such a benchmark is selected. A third have no label, some have six, every sixth study
-  is a further one of the previous patient. All rates of the pool are chosen.
+* ``benchmark``: the studies that a finished benchmark releases. A study has 1 to 4 labels, with rare labels more
+  frequent; each patient has one study. Demographics are from Table 1 of paper 004 (released half). The weights of the
+  labels are the prevalences in the paper's Table S3, raised for less common findings, which the paper's selection
+  prefers. The weights are chosen, because the paper shows the benchmark's own prevalence only in a figure.
+* ``pool``: the studies from which such a benchmark is selected. A third of the studies have no label, and some have
+  six. Every sixth study is another study of the previous patient. All rates of the pool are chosen.
 
-The labels are the truth: those drawn into the images.
+The labels are the truth, because they are drawn into the images.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Stage = Literal["benchmark", "pool"]
 STAGES: tuple[Stage, ...] = ("benchmark", "pool")
 
 N_LABELS = {1: 0.13, 2: 0.33, 3: 0.37, 4: 0.17}
-"""Chance of one, two, three, four labels in the stage `benchmark`."""
+"""Probabilities of one, two, three and four labels in the stage `benchmark`."""
 
 WEIGHTS = {
     "Airspace opacity": 0.846,
@@ -47,8 +47,10 @@ WEIGHTS = {
     "Hiatal hernia": 2 * 0.017,
     "Lymphadenopathy": 2 * 0.013,
 }
-"""Relative chances of labels in the stage `benchmark`, from Table S3; labels that the paper calls less common count
-twice, the most common of those one and a half times."""
+"""Relative probabilities of labels in the stage `benchmark`, from Table S3.
+
+Labels that the paper calls less common have twice the weight, and the most common of these labels one and a half times.
+"""
 
 POOL = {
     "Airspace opacity": 0.40,
@@ -64,23 +66,23 @@ POOL = {
     "Hiatal hernia": 0.015,
     "Lymphadenopathy": 0.012,
 }
-"""Chance of each label in the stage `pool`, independent of the others."""
+"""Probability of each label in the stage `pool`, independent of other labels."""
 
 FURTHER = 6
-"""In the pool, every study whose number is a multiple of this is another study of the previous patient."""
+"""In the pool, a study whose number is a multiple of this is another study of the previous patient."""
 
 AGES = {(80, 96): 0.23, (70, 79): 0.26, (60, 69): 0.22, (50, 59): 0.15, (40, 49): 0.125, (20, 39): 0.01, None: 0.005}
 SEXES = {"F": 0.5, "M": 0.495, "unknown": 0.005}
 RACES = {"Asian": 0.06, "Black or African American": 0.14, "White": 0.46, "Other": 0.03, "unknown": 0.31}
 PATIENT_CLASSES = {"inpatient": 0.885, "outpatient": 0.11, "unknown": 0.005}
-"""Demographics from Table 1 of paper 004; the few unknown values come from its holdout half."""
+"""Demographics from Table 1 of paper 004; the few unknown values are those of the paper's holdout half."""
 
 SECOND_IMAGE = 0.09
-"""Chance of a second image, from Table S2: 109 images of 100 studies, 10 of them lateral."""
+"""Probability of a second image, from Table S2: 100 studies have 109 images, 10 of them lateral."""
 LATERAL = 0.95
-"""Chance that the second image of a study is lateral."""
+"""Probability that the second image of a study is lateral."""
 LANDSCAPE, PORTRAIT = (0.8325, 1.0), (1.0, 0.8325)
-"""(height, width) relative to the long side, as of the common 35 x 43 cm detector."""
+"""(height, width) relative to the long side, for the common detector of 35 x 43 cm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class RevealImage:
 
 @dataclass(frozen=True, slots=True)
 class RevealStudy:
-    """One study; `labels` are those drawn into its images, in the order of REVEAL_LABELS; `age` in years."""
+    """One study; `labels` are drawn into its images, in the order of REVEAL_LABELS; `age` is in years."""
 
     seed: int
     stage: Stage
@@ -122,18 +124,18 @@ class RevealStudy:
         return made_uid(self.seed, self.stage, self.index, *what)
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """Return the random generator for a purpose; purpose 0 made the study itself."""
+        """Return the random generator for a purpose; purpose 0 generates the study itself."""
         return np.random.default_rng((self.seed, STAGES.index(self.stage), self.index, *purpose))
 
 
 def made_uid(*what: object) -> str:
-    """Return a UID under 2.25 (UUID as a number), from a hash of `what`: reproducible and unique."""
+    """Return a reproducible, unique UID under 2.25 (UUID as a number), from a hash of `what`."""
     digest = hashlib.sha256("\0".join(("reveal-bench phantom", *map(str, what))).encode()).digest()
     return f"2.25.{uuid.UUID(bytes=digest[:16], version=4).int}"
 
 
 def studies(stage: Stage = "benchmark", *, seed: int) -> Iterator[RevealStudy]:
-    """Yield the studies of a stage, without end."""
+    """Yield the studies of a stage, endlessly."""
     index = 0
     while True:
         yield _study(stage, seed, index)

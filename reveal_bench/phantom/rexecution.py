@@ -1,19 +1,20 @@
-"""Write a synthetic set of tasks, its ratings, and the MIMIC-CXR-JPG tree on which it is based.
+"""Write synthetic open tasks, ratings of answers to them, and the MIMIC-CXR-JPG tree that the tasks are about.
 
-The tree has the layout of MIMIC-CXR-JPG 2.1.0: names, columns, id styles, equalised JPEG of quality 95; the task and
-ratings files have the columns of :mod:`reveal_bench.sources.rexecution_files`. Everything is synthetic, including ids,
-and ``SYNTHETIC.txt`` says so. Task j depends only on the seed and on j. Every tenth task is about the previous patient.
+The tree has the layout of MIMIC-CXR-JPG 2.1.0: names, columns, id styles, and equalised JPEG files of quality 95. The
+task and ratings files have the columns of :mod:`reveal_bench.sources.rexecution_files`. All data, including ids, are
+synthetic, as ``SYNTHETIC.txt`` states. Task j depends only on the seed and j. Every tenth task is about the previous
+patient.
 
-With ``traps`` the tree is where `wget -r` puts it, among ``index.html`` files; tables are compressed; the metadata
-lists studies without images, has blank and odd view names and times without leading zeros; the task file mixes
+With ``traps``, the tree is where `wget -r` puts it, among ``index.html`` files, and tables are compressed. The metadata
+lists studies without images, and has blank and unusual view names and times without leading zeros. The task file mixes
 spellings.
 
 Readers score the answers of imaginary models, with known error rates. Every answer has a true score per criterion,
-drawn from the model's distribution; a reader gives this score, or with the reader's error rate one step more or less
-(at 1 and 5 the step goes inwards). The expected agreement can therefore be computed: :func:`expected_kappa`. Criteria
-are independent of each other, unlike in real answers.
+drawn from the model's distribution. A reader gives this score or, with the reader's error rate, a score one step higher
+or lower (at 1 and 5, the step inwards). :func:`expected_kappa` can therefore compute the expected agreement. Unlike in
+real answers, scores of different criteria are independent.
 
-Distributions resemble paper 001 (Tables 1 to 3): plans are good, execution is not.
+Distributions resemble those in paper 001 (Tables 1 to 3), in which plans score high and execution scores low.
 """
 
 from __future__ import annotations
@@ -49,19 +50,22 @@ from reveal_bench.phantom.rexecution_text import (
 )
 
 MODELS = {"phantom-large": 0.3, "phantom-small": 0.0, "phantom-text": -0.4}
-"""Model -> difference of its answers' quality from the mean of the criterion."""
+"""Model -> difference between the mean quality of the model's answers and the criterion's mean."""
 ANSWERED = {"phantom-large": 1.0, "phantom-small": 0.81, "phantom-text": 1.0}
 """Proportion of tasks that a model answers; the others have no rating."""
 DRAWS = {"phantom-large": 0.9}
-"""Proportion of tasks requiring boxes for which a model draws some; the other models draw none."""
+"""Model -> proportion of the tasks requiring boxes for which the model draws boxes; other models draw none."""
 READERS = {"reader-1": 0.15, "reader-2": 0.35}
-"""Reader -> proportion of scores that are one step off. The first rates all answers, the second every fourth task."""
+"""Reader -> proportion of scores that are one step off.
+
+The first reader rates all answers, the second the answers to every fourth task.
+"""
 SECOND_READS = 4
 SPREADS = {
     "process": (4.1, 0.9), "execution": (2.9, 1.4), "synthesis": (3.7, 1.1), "language": (4.2, 0.8),
     "image_content": (3.0, 1.2), "image_style": (3.6, 1.3),
 }  # fmt: skip
-"""Criterion -> mean and SD of the normal density that gives the chances of the scores 1 to 5."""
+"""Criterion -> mean and SD of the normal density that gives the probabilities of the scores 1 to 5."""
 
 Float = npt.NDArray[np.float64]
 
@@ -75,7 +79,7 @@ def score_distribution(model: str, criterion: str) -> Float:
 
 
 def draw_ratings(tasks: Sequence[tuple[str, bool]], *, seed: int) -> list[Rating]:
-    """Return ratings of the answers to `tasks`, given as (task_id, requires_boxes); tasks do not affect each other."""
+    """Return ratings of the answers to `tasks`, given as (task_id, requires_boxes); tasks are independent."""
     ratings = []
     distributions = {(model, name): score_distribution(model, name) for model in MODELS for name in CRITERIA}
     kernels = {reader: _kernel(error) for reader, error in READERS.items()}
@@ -100,7 +104,7 @@ def _pick(rng: np.random.Generator, probabilities: Float) -> int:
 
 
 def _kernel(error: float) -> Float:
-    """Return a matrix (5, 5): row t has the probabilities that a reader gives 1 to 5 to a true score of t + 1."""
+    """Return a matrix (5, 5), whose row t has the probabilities that a reader rates a true score of t + 1 as 1 to 5."""
     kernel = np.diag(np.full(5, 1 - error))
     for t in range(5):
         steps = [t + step for step in (-1, 1) if 0 <= t + step < 5]
@@ -132,9 +136,9 @@ def expected_kappa(criterion: str) -> float:
 
 NOTICE = """SYNTHETIC DATA
 
-Every picture, task, answer, rating and id below this folder was made by the program reveal_bench.phantom. No patient,
-no reader and no hospital is behind any of it. It has the layout of MIMIC-CXR-JPG so that tools can be tried. Scores
-computed on it say nothing about a model. Not for clinical use.
+Every picture, task, answer, rating and id below this folder was made by the program reveal_bench.phantom. Nothing comes
+from a patient, a reader or a hospital. The folder has the layout of MIMIC-CXR-JPG so that tools can be tried. Scores
+computed on these data say nothing about a model. Not for clinical use.
 """
 TREE, TREE_OF_WGET = "mimic-cxr-jpg", "physionet.org/files/mimic-cxr-jpg/2.1.0"
 METADATA = (
@@ -148,23 +152,23 @@ LABELS = (
 )  # fmt: skip
 CODE_MEANINGS = {"AP": "antero-posterior", "PA": "postero-anterior", "LATERAL": "lateral", "LL": "left lateral"}
 CATEGORY_ENDS = (("broad_abnormality", 0.26), ("diagnosis_support", 0.89), ("measurement_temporal", 1.0))
-"""Proportions of the categories, cumulated: 26, 63 and 11% (paper 001)."""
+"""Cumulative proportions of the categories, which are 26, 63 and 11% (paper 001)."""
 TEMPORAL = {"broad_abnormality": 0.0, "diagnosis_support": 0.05, "measurement_temporal": 0.72}
-"""Category -> proportion of its tasks with a prior study; overall it is 11%."""
+"""Category -> proportion of the category's tasks that have a prior study; overall, 11% have one."""
 GOLDEN = 0.6180339887498949
 NAMES_OF_PAPER = {
     "broad_abnormality": "Broad abnormality query", "diagnosis_support": "High-level diagnostic reasoning",
     "measurement_temporal": "Measurements and temporal comparisons",
 }  # fmt: skip
 DEVICELIKE = ("Cardiomegaly", "Enlarged Cardiomediastinum", "Support Devices")
-"""Findings that do not come and go within days."""
+"""Findings that do not change within days."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class _Visit:
-    """A study with its images drawn; `dicom_ids` are in the same order."""
+    """A study with its drawn images; `dicom_ids` are in the same order."""
 
     subject: int
     study: int
@@ -177,7 +181,7 @@ class _Visit:
 
 @dataclass
 class _RexecutionTables:
-    """The tables of the tree and the rows of the task file while they are being filled."""
+    """The contents of the tree's tables and of the task file, filled task by task."""
 
     metadata: list[dict[str, Any]] = field(default_factory=list)
     labels: list[dict[str, Any]] = field(default_factory=list)
@@ -198,8 +202,8 @@ def write_rexecution(
     Parameters
     ----------
     out : new or empty folder
-    n_tasks : number of tasks; each is about one study, about 11% also about an earlier one
-    seed : same seed, same bytes
+    n_tasks : number of tasks, each about one study, and about 11% also about an earlier study
+    seed : equal seeds give equal bytes
     long_side : long side of the images in pixels; 3056 is the most common in real images
     traps : also write the difficulties of real files
     progress : called with (tasks done, all tasks)
@@ -260,7 +264,7 @@ def _write_task(
 
 
 def _category(j: int, seed: int) -> tuple[str, bool]:
-    """Return (category, whether there is a prior study) of task j.
+    """Return task j's (category, whether there is a prior study).
 
     Proportions are as exact as the number of tasks allows.
     """
@@ -270,13 +274,13 @@ def _category(j: int, seed: int) -> tuple[str, bool]:
         if u < end:
             return category, (u - low) / (end - low) < TEMPORAL[category]
         low = end
-    raise AssertionError("the last share ends at 1")
+    raise AssertionError("the last cumulative proportion is 1")
 
 
 def _visit(
     shots: Sequence[PhantomFilm], drawn: Sequence[tuple[Anatomy, Drawn]], j: int, which: int, seed: int
 ) -> _Visit:
-    """Return the images of task j's study (0) or the previous one (1), with invented ids and dates in source style."""
+    """Return the images of task j's study (0) or previous study (1), with invented ids and dates in source style."""
     rng = np.random.default_rng([seed, 4, j, which])
     subject = 10_000_000 + (12_347 * seed + 3_141_593 * (j - (j % 10 == 9))) % 10_000_000
     study = 50_000_000 + (45_677 * seed + 2_718_281 * (2 * j + which)) % 10_000_000
@@ -288,7 +292,7 @@ def _visit(
 
 
 def _prior(topic: Topic, now: _Visit, j: int, seed: int, rng: np.random.Generator) -> _Visit:
-    """Return the images of the same body some days before, with transient findings drawn again."""
+    """Return the images of the same body some days earlier, in which transient findings are drawn anew."""
     finding, present = topic.findings[0], set(now.films[0].study.findings)
     earlier = {name for name in present if name in DEVICELIKE} | ({finding} if rng.random() < 0.65 else set())
     anatomy = now.drawn[0][0]
@@ -340,7 +344,7 @@ def _metadata_row(
 
 
 def _seen(visit: _Visit) -> Seen:
-    """Return the findings of the frontal image with their positions, and the widths of heart and chest."""
+    """Return the findings in the frontal image, each with positions, and the widths of heart and chest."""
     anatomy, drawn = visit.drawn[0]
     places = {name: [_place(anatomy, name, c) for c in contours] for name, contours in drawn.contours.items()}
     lungs = np.concatenate(list(anatomy.lungs.values()))
@@ -372,7 +376,7 @@ def _task_row(
     seen = _seen(visit)
     prompt, indication, boxes = prompt_text(topic, rng)
     scores = rng.choice([3, 4, 5], size=4, p=[0.06, 0.34, 0.6])
-    while scores.sum() < 16:  # as for the questions kept in paper 001
+    while scores.sum() < 16:  # paper 001 kept only questions with such sums
         scores = rng.choice([3, 4, 5], size=4, p=[0.06, 0.34, 0.6])
     dash = " - " if traps and j % 2 else " \u2013 "
     values = tag_values(topic)
@@ -388,7 +392,8 @@ def _task_row(
         **tags,
         **{name: int(score) for name, score in zip(QUESTION_SCORES, scores, strict=True)},
         "risk_flag": "Yes" if rng.random() < 0.04 else "No",
-        "conclusion": 13 if traps and j == 2 else int(scores.sum()),  # 13 is the example of the paper's supplement
+        # 13 is the number in the example of the paper's supplement.
+        "conclusion": 13 if traps and j == 2 else int(scores.sum()),
         "requires_boxes": "Yes" if boxes else "No",
         "reference_answer": answer_text(topic, seen, comparison),
         "reference_boxes": json.dumps(_boxes(topic, visit, long_side)),
@@ -396,7 +401,7 @@ def _task_row(
 
 
 def _boxes(topic: Topic, visit: _Visit, long_side: int) -> list[dict[str, Any]]:
-    """Return boxes around the topic's findings in the frontal image; around the heart if its size is asked for."""
+    """Return boxes around the topic's findings in the frontal image, or around the heart if its size is asked for."""
     anatomy, drawn = visit.drawn[0]
     contours = [(name, contour) for name in topic.findings for contour in drawn.contours.get(name, ())]
     if topic.name == "heart size":
@@ -413,7 +418,7 @@ def _boxes(topic: Topic, visit: _Visit, long_side: int) -> list[dict[str, Any]]:
 
 
 def _add_studies_without_pictures(tables: _RexecutionTables, n_tasks: int, seed: int, long_side: int) -> None:
-    """Add studies that are in the metadata but whose images were not downloaded."""
+    """Add to the metadata studies whose images were not downloaded."""
     for j in range(n_tasks, n_tasks + max(3, n_tasks // 10)):
         visit = _visit([], [], j, 0, seed)
         dicom_id = "-".join(f"{j:08x}" for _ in range(5))

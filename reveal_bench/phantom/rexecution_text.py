@@ -1,8 +1,8 @@
-"""Questions about synthetic studies, in our own words: prompts, indications, tags and reference answers.
+"""Word questions about synthetic studies: prompts, indications, tags and reference answers.
 
-A *topic* is one thing that a radiologist might ask an assistant. Its text is filled in from the drawing, so an answer
-never contradicts its image. Findings are named as in :mod:`reveal_bench.phantom.patients`; positions are those on the
-frontal image.
+A *topic* is a question that a radiologist might ask an assistant. The reference answer is filled in from the drawing,
+so it never contradicts the image. Findings are named as in :mod:`reveal_bench.phantom.patients`; positions are those in
+the frontal image.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Facts of a drawing: finding -> positions such as "right lower zone", one per contour; the view, and the widths of
-    heart and chest relative to the image's.
+    """Facts about a drawing.
+
+    `places` maps a finding to positions such as "right lower zone", one per contour; the widths of heart and chest
+    are relative to the image's width.
     """
 
     places: Mapping[str, Sequence[str]]
@@ -27,13 +29,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The drawn areas of a finding then and now; 0 means absent."""
+    """The drawn areas of a finding in the earlier and the present study; 0 means absent."""
 
     before: float
     now: float
 
     def describe(self) -> str:
-        """Return the course in words; a change of less than a quarter of the area counts as unchanged."""
+        """Return the finding's course in words; a change of less than a quarter of the area counts as unchanged."""
         if self.before == self.now == 0:
             return "absent on both studies"
         if self.before == 0:
@@ -50,10 +52,10 @@ class Topic:
 
     Attributes
     ----------
-    findings : subject of the topic; the reference answer mentions all of them
+    findings : findings that the topic is about, all of which the reference answer mentions
     prompts, indications : texts to choose from
-    verdicts : last sentence of the answer if none of `findings` was drawn, and if some were
-    tags : tags that do not follow from the rest
+    verdicts : last sentence of the answer if none of `findings` was drawn, and if some of them were
+    tags : tags that cannot be derived from the other fields
     temporal : whether the question compares `findings[0]` with an earlier study
     """
 
@@ -68,7 +70,7 @@ class Topic:
 
 
 BOX = "Put a labelled box around each finding you name; if there is nothing to mark, say so."
-"""Sentence at the end of prompts whose answer must localize."""
+"""Last sentence of a prompt whose answer must localize findings."""
 
 # fmt: off
 TOPICS: tuple[Topic, ...] = (
@@ -185,7 +187,7 @@ TOPICS: tuple[Topic, ...] = (
 
 
 def topics_of(category: str, *, temporal: bool) -> list[Topic]:
-    """Return the topics of a category that do, or do not, compare with an earlier study."""
+    """Return a category's topics that do, or do not, compare with an earlier study."""
     return [topic for topic in TOPICS if topic.category == category and topic.temporal == temporal]
 
 
@@ -200,9 +202,7 @@ def prompt_text(topic: Topic, rng: np.random.Generator) -> tuple[str, str | None
 
 
 def answer_text(topic: Topic, seen: Seen, comparison: Course | None) -> str:
-    """Return the reference answer: the measurements, each finding of the topic with its positions or its absence, and a
-    verdict.
-    """
+    """Return the reference answer: measurements, positions or absence of each finding of the topic, and a verdict."""
     widths = f"{seen.heart:.3f} and {seen.chest:.3f} of the film's width"
     lines = [
         f"{seen.view} film; heart and chest measure {widths} (cardiothoracic ratio {seen.heart / seen.chest:.2f})."
@@ -220,7 +220,7 @@ def answer_text(topic: Topic, seen: Seen, comparison: Course | None) -> str:
 
 
 def tag_values(topic: Topic) -> dict[str, tuple[str, ...]]:
-    """Return tag -> values, for the question and not its answer; more than four values become "Multiple"."""
+    """Return tag -> values, for the question without its answer; more than four values become "Multiple"."""
     tags = {
         **topic.tags,
         "imaging_finding": topic.findings,

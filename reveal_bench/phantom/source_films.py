@@ -1,6 +1,7 @@
-"""Images for the synthetic downloads of other sources: pixels, and the boxes of the findings drawn into them.
+"""Draw images for the synthetic downloads of other sources: pixels, and boxes of the drawn findings.
 
-Coordinates are pixels of the written image. A box belongs to one contour; its corners are [left, top, right, bottom].
+Coordinates are pixels of the written image. A box belongs to one contour and has the corners [left, top, right,
+bottom].
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from reveal_bench.phantom.patients import PhantomFilm, draw_film, films
 from reveal_bench.phantom.radiograph import render
 
 FRAME = 1024
-"""Side of the square frames of NIH ChestX-ray14 and the datasets derived from it, in pixels."""
+"""Side in pixels of the square images of NIH ChestX-ray14 and the datasets derived from it."""
 
 NOTICE = """SYNTHETIC DATA
 
-Every picture, label, box, sentence and reader below this folder was made by the program reveal_bench.phantom. No
-patient, no reader and no hospital is behind any of it. It has the layout of the download named {source!r} so that tools
-can be tried. Scores computed on it say nothing about a model. Not for clinical use.
+Every picture, label, box, sentence and reader below this folder was made by the program reveal_bench.phantom. Nothing
+comes from a patient, a reader or a hospital. The folder has the layout of the download named {source!r} so that tools
+can be tried. Scores computed on these data say nothing about a model. Not for clinical use.
 """
 
 Corners = tuple[float, float, float, float]
@@ -75,13 +76,13 @@ def draw_pictures(
     ensure: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Picture]:
-    """Yield the first frontal images of the synthetic patients, in order.
+    """Yield the first `n_images` frontal images of the synthetic patients, in order.
 
     Parameters
     ----------
     long_side : long side in pixels of the drawing
-    frame : side of the square to which every image is resized, or None for no resizing
-    ensure : finding that every fourth image must have, for sources that are enriched for it
+    frame : side of the square to which every image is resized; None for no resizing
+    ensure : finding that every fourth image must have, for sources that are enriched for this finding
     """
     frontal = (film for film in films("test", seed=seed) if film.view != "LATERAL")
     for number, film in zip(range(n_images), frontal, strict=False):
@@ -104,7 +105,7 @@ def draw_pictures(
 
 
 def start_download(out: Path, source: str, *, n_images: int, long_side: int) -> Path:
-    """Create the folder of a download with the notice.
+    """Create the folder of a download, with a notice that its contents are synthetic.
 
     Raises
     ------

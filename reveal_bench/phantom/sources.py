@@ -1,11 +1,11 @@
-"""Synthetic downloads of the further localization sources, each in the layout of the real one.
+"""Write synthetic downloads of further localization sources, each in the layout of the real download.
 
-Names, columns, id styles and traps are as in the real downloads; images and boxes are drawn. If a real download
-lacks images and its source accepts ``pictures`` (MS-CXR, ChestX-Det), they go to its folder ``pictures``.
+Names, columns, id styles and traps are as in the real downloads; images and boxes are drawn. If a real download lacks
+images and its source accepts ``pictures`` (MS-CXR, ChestX-Det), the images are written to the folder ``pictures``.
 
 Each function is ``write(out, n_images, *, seed, long_side, traps=True, progress=None)``; `progress` gets (done, all).
-The frames of NIH ChestX-ray14, and of the three datasets made of them (ChestX-Det, RSNA, SIIM-ACR), are 1024 x 1024
-pixels, as the sources require: with a smaller `long_side` they are drawn faster and then enlarged.
+Images of NIH ChestX-ray14, and of the three datasets derived from it (ChestX-Det, RSNA, SIIM-ACR), have 1024 x 1024
+pixels, as the sources require. With a smaller `long_side`, images are drawn faster and then enlarged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NIH_LABELS = {
     "Consolidation": "Pneumonia",
     "Pneumothorax": "Pneumothorax",
 }
-"""Finding drawn -> label in the list of boxes; a lesion of more than :data:`MASS` pixels is a "Mass"."""
+"""Drawn finding -> label in the list of boxes; a lesion of more than :data:`MASS` pixels is a "Mass"."""
 MASS = 90
 CHESTX_DET_LABELS = {**NIH_LABELS, "Airspace Opacity": "Fibrosis", "Consolidation": "Consolidation"}
 ENTRY_HEADS = (
@@ -53,7 +53,7 @@ ENTRY_HEADS = (
 )  # fmt: skip
 SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
 UID_ROOT = "1.2.276.0.7230010.3.1"
-"""Prefix of the challenges' UIDs."""
+"""Prefix of the UIDs in the RSNA and SIIM-ACR challenges."""
 
 
 def write_nih_boxes(
@@ -70,7 +70,7 @@ def write_nih_boxes(
         if own or traps:
             _save_png(out / f"images_{picture.number % 2 + 1:03d}" / "images" / name, picture.grey)
         entries.append(_nih_entry(picture, name, own))
-    # three columns of the real header have no name and no values
+    # three columns of the real table have neither names nor values
     text = "Image Index,Finding Label,Bbox [x,y,w,h],,,\n" + "".join(
         ",".join(map(str, row)) + "\n" for row in sorted(boxes, key=lambda row: row[1])
     )
@@ -153,7 +153,7 @@ def write_siim_acr(
         _save_dicom(path, picture, image, str(_uuid(seed, picture.film.study.index, "patient")))
         masks = [_filled(contour) for contour in picture.contours.get("Pneumothorax", ())]
         if traps and picture.number == 0:
-            masks.append(np.roll(masks[0], 20, axis=0))  # a second region, partly over the first
+            masks.append(np.roll(masks[0], 20, axis=0))  # a second region, which overlaps the first
         blank = "-1" if picture.number % 2 else " -1"  # both occur
         rows += [[image, _relative(mask)] for mask in masks] or [[image, blank]]
     write_csv(out / "train-rle.csv", ["ImageId", " EncodedPixels"], rows)
@@ -166,7 +166,7 @@ def _filled(contour: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def _relative(mask: npt.NDArray[np.bool_]) -> str:
-    """Return the challenge's code of a mask: pairs of a gap and a length, column by column."""
+    """Return a mask in the challenge's encoding: pairs of a gap and a length, column by column."""
     flat = np.concatenate([[False], mask.ravel(order="F"), [False]])
     edges = np.flatnonzero(flat[1:] != flat[:-1])
     return " ".join(map(str, np.diff(edges, prepend=0).tolist()))
@@ -180,7 +180,7 @@ def _save_dicom(path: Path, picture: Picture, sop_uid: str, patient_id: str) -> 
         "Modality": "CR",
         "PatientID": patient_id,
         "ViewPosition": picture.film.view,
-        "PixelSpacing": [0.168, 0.168],  # of the original, before it was made smaller
+        "PixelSpacing": [0.168, 0.168],  # spacing of the original, before the image was reduced
     }
     write_dicom(path, picture.grey, attributes, bits_stored=8)
 
@@ -205,7 +205,7 @@ SENTENCES = {
     "Enlarged Cardiomediastinum": ("aortic elongation", "Elongated aorta.", "Aorta elongada."),
     "Support Devices": ("central venous catheter", "Central venous catheter.", "Vía central."),
 }
-"""Finding drawn -> label, and the sentence in English and Spanish."""
+"""Drawn finding -> label, and sentences in English and Spanish."""
 
 HEADS = (
     "StudyID", "ImageID", "label", "boxes_count", "extra_boxes_count", "locations", "prior_study", "progression_status",
@@ -220,8 +220,8 @@ def write_padchest_gr(
 ) -> None:
     """Write ``grounded_reports_20240819.json``, ``master_table.csv`` and ``Padchest_GR_files``.
 
-    With `traps`, an image of an earlier study has the name of another one, sentences that are not abnormal lack keys,
-    and there are a label that is not a finding and a finding without a box.
+    With `traps`, an earlier study's image has the name of another image, sentences about normal findings lack keys, a
+    label is not a finding, and a finding has no box.
     """
     out = start_download(out, "padchest-gr", n_images=n_images, long_side=long_side)
     studies = []
@@ -274,7 +274,7 @@ def _findings(picture: Picture, rng: np.random.Generator, *, traps: bool) -> lis
 
 
 def _corners_as_fractions(box: Corners, picture: Picture, rng: np.random.Generator | None = None) -> list[float]:
-    """Return corners from 0 to 1; with `rng`, they are moved as if a second reader had drawn them."""
+    """Return corners as fractions from 0 to 1; with `rng`, they are moved as if drawn by a second reader."""
     height, width = picture.size
     corners = np.array(box) / (width, height, width, height)
     if rng is not None:
@@ -322,7 +322,7 @@ PHRASES = {
     "Pleural Effusion": ("Pleural Effusion", "moderate pleural effusion"),
     "Pneumothorax": ("Pneumothorax", "apical pneumothorax"),
 }
-"""Finding drawn -> category and phrase."""
+"""Drawn finding -> category and phrase."""
 
 VINDR_LABELS = {
     "Atelectasis": "Atelectasis",
@@ -337,13 +337,13 @@ VINDR_LABELS = {
 }
 BOX = ["x_min", "y_min", "x_max", "y_max"]
 SEES, JITTER = 0.85, 0.02
-"""Chance that a reader sees a finding, and how much each side of the reader's box differs, relative to the picture."""
+"""Probability that a reader sees a finding, and deviation of each side of the reader's box, relative to the image."""
 
 
 def write_ms_cxr(
     out: Path, n_images: int, *, seed: int, long_side: int = 2544, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """Write CSV and COCO JSON of version 1.1.0, and a tree of MIMIC-CXR-JPG in ``pictures`` with its metadata.
+    """Write CSV and COCO JSON of version 1.1.0, and a MIMIC-CXR-JPG tree with metadata in ``pictures``.
 
     With `traps`, coordinates of the JSON have decimals that the CSV truncates, and an image has two entries.
     """
@@ -389,7 +389,7 @@ def _mimic_path(picture: Picture, seed: int) -> tuple[str, str]:
 
 @dataclass
 class _VindrTables:
-    """Rows of boxes and of labels of one split."""
+    """Rows of one split in the tables of boxes and of labels."""
 
     boxes: list[list[Any]] = field(default_factory=list)
     labels: list[list[Any]] = field(default_factory=list)
@@ -398,9 +398,9 @@ class _VindrTables:
 def write_vindr_cxr(
     out: Path, n_images: int, *, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """Write the PhysioNet edition; a third of the images, but at least one, is the test set.
+    """Write the PhysioNet edition; the test set is a third of the images, but at least one image.
 
-    With `traps`, a file of train has no pixel data, another no meta header, and some are MONOCHROME1.
+    With `traps`, one training file has no pixel data, another has no meta header, and some files are MONOCHROME1.
     """
     out = start_download(out, "vindr-cxr", n_images=n_images, long_side=long_side)
     n_test = max(1, n_images // 3)
@@ -422,7 +422,7 @@ def write_vindr_cxr(
         start = ["image_id", *(["rad_id"] if split == "train" else [])]
         write_csv(out / "annotations" / f"annotations_{split}.csv", [*start, "class_name", *BOX], rows.boxes)
         names = [*VINDR_CXR_FINDINGS, *VINDR_GLOBAL_LABELS]
-        if split == "test":  # the two real tables have different spellings
+        if split == "test":  # the two real tables spell labels differently
             names[names.index("Other diseases")] = "Other disease"
         write_csv(out / "annotations" / f"image_labels_{split}.csv", [*start, *names], rows.labels)
 
@@ -456,7 +456,7 @@ def _image_id(picture: Picture, seed: int) -> str:
 
 
 def _readers(picture: Picture, split: str, seed: int) -> list[tuple[str, dict[str, list[Corners]]]]:
-    """Return reader -> label -> boxes; in test, the only reader has no name and drew the true boxes."""
+    """Return reader -> label -> boxes; the test set has a single reader, without a name, who drew the true boxes."""
     truth = {label: picture.boxes(finding) for finding, label in VINDR_LABELS.items() if finding in picture.contours}
     if split == "test":
         return [("", {label: [_rounded(box) for box in boxes] for label, boxes in truth.items()})]
@@ -475,7 +475,7 @@ def _rounded(box: Sequence[float]) -> Corners:
 
 
 def _moved(rng: np.random.Generator, box: Corners, picture: Picture) -> Corners:
-    """Return a box with its sides moved a little, inside the image and at least 4 pixels wide."""
+    """Return a box with slightly moved sides, inside the image and at least 4 pixels wide."""
     height, width = picture.size
     moved = np.array(box) + rng.normal(0, JITTER * min(height, width), 4)
     low = np.clip(moved[:2], 0, (width - 5, height - 5))
@@ -484,7 +484,7 @@ def _moved(rng: np.random.Generator, box: Corners, picture: Picture) -> Corners:
 
 
 def _save_deep_dicom(path: Path, picture: Picture, trap: str, *, inverted: bool) -> None:
-    """Write an image with 12 bits; the header has no patient, study or view, as in the source."""
+    """Write an image with 12 bits; as in the source, the header has no patient, study or view."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = picture.grey.astype(np.uint16) * 16
     attributes: dict[str, Any] = {

@@ -1,15 +1,15 @@
-"""Suggested labels, and three readers who agree or disagree, with known error rates.
+"""Simulate suggested labels, and three readers who agree or disagree with known error rates.
 
 As in paper 004 (section 2.2), a reader sees a study with suggested labels and answers "Agree All", "Agree Mostly" or
 "Disagree". The model has five numbers. A suggestion is right with probability :data:`SUGGESTION_RIGHT`; independently
-of the others, a reader answers "Agree All" with probability :data:`AGREE_IF_RIGHT` to a right suggestion and
-:data:`AGREE_IF_WRONG` to a wrong one. A reader who does not answer "Agree All" answers "Agree Mostly" with probability
-:data:`MOSTLY_IF_RIGHT` or :data:`MOSTLY_IF_WRONG`, otherwise "Disagree". Therefore the
-expected values of every table of agreement have a closed form. With these numbers, at least two of three readers answer
-"Agree All" in 39% of studies (paper: 381 of 1,000). Kappa between a reader and the majority, with "Agree All" against
-the other two answers, is 0.63 (paper: 0.622).
+of other readers, a reader answers "Agree All" to a right suggestion with probability :data:`AGREE_IF_RIGHT`, and to a
+wrong one with probability :data:`AGREE_IF_WRONG`. A reader who does not answer "Agree All" answers "Agree Mostly" with
+probability :data:`MOSTLY_IF_RIGHT` or :data:`MOSTLY_IF_WRONG`, otherwise "Disagree". Therefore every expected table of
+agreement has a closed form. With these numbers, at least two of three readers answer "Agree All" in 39% of studies
+(paper: 381 of 1,000). Kappa between a reader and the majority, with "Agree All" against the other two answers, is 0.63
+(paper: 0.622).
 
-In the stage `benchmark` a study was selected: the suggestion is right and at least two readers agree.
+In the stage `benchmark`, every study was selected, so the suggestion is right and at least two readers agree.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ MOSTLY_IF_WRONG = 0.45
 
 OPACITY_MISREAD = 0.15
 OTHER_MISSED = 0.05
-"""Probabilities of errors in the labels of a reader who does not agree: the first that an airspace opacity is invented
-or overlooked, the second that any other label is missed."""
+"""Probabilities of errors by a reader who does not agree.
+
+The first is that an airspace opacity is wrongly reported or missed, the second that any other label is missed.
+"""
 SILENT = 0.3
-"""Proportion without a comment among readers who do not agree."""
+"""Proportion of readers without a comment, among readers who do not agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedVote:
-    """One reader's answer; `labels` are those that the reader would give, None if they are unknown."""
+    """One reader's answer; `labels` are the labels that the reader would give, None if unknown."""
 
     reader: str
     answer: str
@@ -65,19 +67,19 @@ class SimulatedVotes:
 
 
 def draw_votes(study: RevealStudy) -> SimulatedVotes:
-    """Return the suggestion and votes for a study."""
+    """Return the suggestion and the three votes for a study."""
     rng = study.rng(40)
     if study.stage == "pool":
         suggested = study.labels if rng.random() < SUGGESTION_RIGHT else _wrong(rng, study.labels)
         return SimulatedVotes(suggested, cast_votes(rng, suggested, study.labels))
-    while True:  # other outcomes are not selected
+    while True:  # a benchmark does not select other outcomes
         votes = SimulatedVotes(study.labels, cast_votes(rng, study.labels, study.labels))
         if votes.n_agree_all >= 2:
             return votes
 
 
 def cast_votes(rng: np.random.Generator, suggested: Sequence[str], truth: Sequence[str]) -> tuple[SimulatedVote, ...]:
-    """Return the votes of three different readers on any suggestion."""
+    """Return the votes of three different readers on a suggestion."""
     is_right = set(suggested) == set(truth)
     agree, mostly = (AGREE_IF_RIGHT, MOSTLY_IF_RIGHT) if is_right else (AGREE_IF_WRONG, MOSTLY_IF_WRONG)
     votes = []
@@ -95,7 +97,7 @@ def cast_votes(rng: np.random.Generator, suggested: Sequence[str], truth: Sequen
 
 
 def _wrong(rng: np.random.Generator, truth: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a suggestion with one label too many or too few, mostly airspace opacity."""
+    """Return a suggestion with one label too many or too few, usually airspace opacity."""
     label = choose(rng, {label: POOL[label] ** 1.5 for label in REVEAL_LABELS})
     return _ordered(set(truth) ^ {label})
 
@@ -113,7 +115,7 @@ def _ordered(labels: set[str]) -> tuple[str, ...]:
 
 
 def _comment(rng: np.random.Generator, suggested: Sequence[str], labels: Sequence[str]) -> str:
-    """Return a short note on the changes, as a reader types it."""
+    """Return a short comment on the changes, in a reader's style."""
     more = [_small(label) for label in labels if label not in suggested]
     less = [_small(label) for label in suggested if label not in labels]
     notes = []

@@ -1,5 +1,5 @@
-"""Reader studies: several readers, cases and modalities, and inference beyond these readers and cases.
+"""Analyse and plan reader studies with several readers, cases and modalities.
 
-:mod:`.study` parses a table of ratings and computes figures of merit with their covariances, :mod:`.analysis` analyses
-them after Obuchowski and Rockette.
+:mod:`.study` parses a table of ratings and computes figures of merit and their covariances. :mod:`.analysis` compares
+modalities by the method of Obuchowski and Rockette. :mod:`.sizing` computes the power of a planned study.
 """

@@ -1,18 +1,18 @@
-"""Compares modalities over readers, by the analysis of Obuchowski and Rockette with the degrees of freedom of Hillis.
+"""Compare modalities over readers by the method of Obuchowski and Rockette, with Hillis's degrees of freedom.
 
 Conventions
 -----------
-`figures` are figures of merit (n_modalities, n_readers), such as AUCs; `covariance` is the covariance of their errors,
-which come from the cases, over modality x reader in row-major order. The model is figure = mean + modality + reader +
-modality x reader + error, and the errors of two figures have one of four covariances:
+`figures` contains figures of merit (n_modalities, n_readers), such as AUCs. Their errors come from the sample of cases;
+`covariance` is the covariance of these errors, over modality x reader in row-major order. The model is figure = mean +
+modality + reader + modality x reader + error. The errors of two figures have one of four covariances.
 
-* `variance`: the same figure;
-* `cov_1`: same reader, another modality;
-* `cov_2`: another reader, same modality;
-* `cov_3`: another reader, another modality.
+* `variance`: the same figure.
+* `cov_1`: the same reader with another modality.
+* `cov_2`: another reader with the same modality.
+* `cov_3`: another reader with another modality.
 
-Each is a mean over the entries of its kind. ``cov_2 - cov_3``, and the cov_2 of a single modality, count as 0 if they
-are negative. The analysis depends on whether readers, cases or both are a sample:
+Each covariance is the mean of the matrix entries of its kind. ``cov_2 - cov_3``, and the cov_2 of a single modality,
+count as 0 if negative. The analysis depends on whether readers, cases or both are a random sample.
 
 =========  =======  =============================================  ==========================================
 readers    cases    error of a mean square                         degrees of freedom
@@ -22,8 +22,8 @@ fixed      random   variance - cov_1 + (r - 1) (cov_2 - cov_3)     infinite
 random     fixed    MS(TR)                                         (t - 1) (r - 1)
 =========  =======  =============================================  ==========================================
 
-with t modalities, r readers and MS(TR) the mean square of their interaction. The difference of two modalities has the
-standard error ``sqrt(2 error / r)``.
+Here t is the number of modalities, r the number of readers, and MS(TR) the mean square of their interaction. The
+difference of two modalities has the standard error ``sqrt(2 error / r)``.
 
 Sources: Obuchowski and Rockette (1995), Communications in Statistics 24; Hillis (2007), Statistics in Medicine 26;
 Hillis (2014), Statistics in Medicine 33.
@@ -51,7 +51,7 @@ Sample = Literal["random", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Variances and covariances of the model.
+    """Variances and covariances in the model of Obuchowski and Rockette.
 
     `reader` and `interaction` may be negative, and are NaN for one reader.
     """
@@ -66,7 +66,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean figure of one modality over readers, computed only from its own ratings."""
+    """A modality's mean figure over readers, computed only from the modality's own ratings."""
 
     modality: str
     estimate: Estimate
@@ -76,9 +76,9 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean figure of modality `a` minus modality `b`, with its 95% interval and two-sided p.
+    """The mean figure of modality `a` minus that of modality `b`, with 95% interval and two-sided p.
 
-    `p_adjusted` is p corrected for all pairs of modalities by Holm's method.
+    `p_adjusted` is p after Holm's correction for all pairs of modalities.
     """
 
     a: str
@@ -90,9 +90,9 @@ class Difference:
     p_adjusted: float = math.nan
 
     def against(self, margin: float) -> str:
-        """Return "non-inferior", "inferior" or "not shown" for `a` against `b` by a margin; "-" without an interval.
+        """Return "non-inferior", "inferior" or "not shown" for `a` against `b` and a margin; "-" without interval.
 
-        The rule is the same as for two systems, in :mod:`reveal_bench.evaluation.margin`.
+        The rule is that for two systems in :mod:`reveal_bench.evaluation.margin`.
         """
         low, high = self.estimate.low, self.estimate.high
         if not low < high:
@@ -145,8 +145,8 @@ def analyse(
     figures : float array (n_modalities, n_readers)
     covariance : float array (n_modalities * n_readers, n_modalities * n_readers)
     modalities, readers : their names
-    readers_are, cases_are : "random" if they are a sample and the result is about all such readers or cases, "fixed" if
-        the result is only about these
+    readers_are, cases_are : "random" if readers or cases are a sample and the result is about their population, "fixed"
+        if the result is only about these readers or cases
 
     Raises
     ------
@@ -215,7 +215,7 @@ def _check(
 
 
 def _mean_covariances(matrix: FloatArray, t: int, r: int) -> tuple[float, float, float, float]:
-    """Return variance, cov_1, cov_2 and cov_3; 0 for a kind without pairs."""
+    """Return variance, cov_1, cov_2 and cov_3, each 0 if there are no such pairs of figures."""
     modality, reader = np.divmod(np.arange(t * r), r)
     same_modality, same_reader = modality[:, None] == modality, reader[:, None] == reader
     kinds = (same_modality & same_reader, ~same_modality & same_reader, same_modality & ~same_reader,
@@ -227,7 +227,7 @@ def _mean_covariances(matrix: FloatArray, t: int, r: int) -> tuple[float, float,
 def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
     """Return the mean squares of modalities, readers and interaction.
 
-    Without degrees of freedom they are NaN, and 0 for the interaction.
+    A mean square without degrees of freedom is NaN, but that of the interaction is 0.
     """
     t, r = figures.shape
     of_modality, of_reader, mean = figures.mean(axis=1), figures.mean(axis=0), figures.mean()
@@ -239,18 +239,18 @@ def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
 
 
 def _freedom(error: float, mean_square: float, own: float) -> float:
-    """Return Hillis's degrees of freedom; they are infinite if readers differ only by rounding."""
+    """Return Hillis's degrees of freedom, which are infinite if readers differ only by rounding."""
     return error**2 / (mean_square**2 / own) if mean_square > _ROUNDING * error else math.inf
 
 
 _ROUNDING = 1e-12
-"""Fraction of a variance below which a part of it counts as 0, because readers' figures are then equal."""
+"""Fraction of a variance below which a component counts as 0, because readers' figures then differ only by rounding."""
 
 
 def _mean_of(
     i: int, name: str, figures: FloatArray, matrix: FloatArray, readers_are: Sample, cases_are: Sample
 ) -> Mean:
-    """Return the mean of modality `i`, computed only from its own ratings."""
+    """Return the mean figure of modality `i`, computed only from the modality's own ratings."""
     r = figures.shape[1]
     own = matrix[i * r : (i + 1) * r, i * r : (i + 1) * r]
     variance, _, cov_2, _ = _mean_covariances(own, 1, r)
@@ -283,7 +283,7 @@ def _reach(error: float, freedom: float) -> float:
 def _upper_tail(f: float, numerator: int, denominator: float) -> float:
     """Return the p value of an F statistic.
 
-    With infinite degrees of freedom of the denominator, F is chi square over its degrees of freedom.
+    If the denominator has infinite degrees of freedom, F is chi square divided by its degrees of freedom.
     """
     if math.isnan(f):
         return math.nan

@@ -1,19 +1,20 @@
-"""Power of a planned reader study: how many readers and cases are needed to show a difference of two modalities.
+"""Compute the power of a planned reader study, and the cases needed to show a difference of two modalities.
 
 Conventions
 -----------
-The variances and covariances of a pilot study with n cases (:class:`~.analysis.Components`) predict a study with other
-cases of the same kind: covariances of errors are ``n / n_cases`` times the pilot's, the interaction of modality and
-reader stays the same. With r planned readers and ``shared = cov_2 - cov_3``, or 0 if that is negative,
+The variances and covariances of a pilot study with n cases (:class:`~.analysis.Components`) predict a study with
+n_cases other cases of the same kind. Covariances of errors are ``n / n_cases`` times the pilot's; the interaction of
+modality and reader stays the same. Let r be the number of planned readers, and ``shared = cov_2 - cov_3``, or 0 if this
+is negative.
 
-* ``MS = interaction + n / n_cases (variance - cov_1 - shared)`` is the expected MS(TR);
-* the error of a mean square and its degrees of freedom follow from it as in :mod:`.analysis`;
-* the difference over its standard error ``sqrt(2 error / r)`` follows a noncentral t, whose noncentrality is the true
-  difference over that standard error (with a margin, the true difference plus the margin).
+* ``MS = interaction + n / n_cases (variance - cov_1 - shared)`` is the expected MS(TR).
+* The error of a mean square and its degrees of freedom follow from MS as in :mod:`.analysis`.
+* The difference divided by its standard error ``sqrt(2 error / r)`` follows a noncentral t. The noncentrality is the
+  true difference (with a margin, the true difference plus the margin) divided by the standard error.
 
-Power is the probability that the two-sided test at 0.05 finds a difference of the modalities, in either direction; with
-a margin, that the 95% interval is above minus the margin. The study compares two modalities and is fully crossed. A
-negative interaction counts as 0.
+Power is the probability that the two-sided test at 0.05 finds a difference of the modalities, in either direction. With
+a margin, power is the probability that the whole 95% interval is above minus the margin. The study compares two
+modalities and is fully crossed. A negative interaction counts as 0.
 
 Source: Hillis, Obuchowski and Berbaum (2011), Academic Radiology 18.
 """
@@ -30,17 +31,17 @@ from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.reader_studies.analysis import Components, Sample, scipy_stats
 
 MOST_CASES = 2000
-"""Largest number of cases in the search; studies in which every reader reads more images twice are rare."""
+"""Maximum number of cases in the search, because readers rarely read more cases twice."""
 _ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """The pilot study from which a planned study is predicted.
+    """The pilot study that predicts a planned study.
 
     Attributes
     ----------
-    components, n_cases : variance components of the pilot study, and the number of its cases
+    components, n_cases : variance components and number of cases of the pilot study
     n_read : number of modalities with which a reader reads a case; 1 if the other modality is a system
     """
 
@@ -68,7 +69,7 @@ class Pilot:
         return self.components.variance - self.components.cov_1 - self._shared()
 
     def errors(self, n_readers: int, n_cases: IntArray, target: Target) -> tuple[FloatArray, FloatArray]:
-        """Return the error of a mean square in studies with `n_cases`, and its degrees of freedom."""
+        """Return the error of a mean square in studies with `n_cases` cases, and the degrees of freedom."""
         share = self.n_cases / n_cases
         shared = share * self._shared()
         mean_square = max(self.components.interaction, 0.0) + share * self._of_one_reading()
@@ -80,12 +81,12 @@ class Pilot:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The difference that a study should show, and its population.
+    """The difference that a study should show, and the population to which the result refers.
 
     Attributes
     ----------
     difference : true difference of the modalities; None means 0, which needs a margin
-    margin : how much worse than the second modality the first may be; None for a test that they differ
+    margin : how much worse than the second modality the first may be; None to test for any difference
     readers_are, cases_are : as in :func:`~.analysis.analyse`
     """
 
@@ -109,12 +110,14 @@ class Target:
         if not 0 < self.margin < math.inf:
             raise ArgumentError("margin", "must be above 0", self.margin)
         if not -self.margin < self.true_difference < math.inf:
-            rule = "must be above minus the margin: a study cannot show that a modality worse by it is non-inferior"
+            rule = (
+                "must be above minus the margin: no study can show that a modality worse by the margin is non-inferior"
+            )
             raise ArgumentError("difference", rule, self.difference)
 
     @property
     def true_difference(self) -> float:
-        """The difference, 0 unless given."""
+        """The difference, or 0 if it is None."""
         return self.difference or 0.0
 
 
@@ -126,7 +129,7 @@ class Planned:
     ----------
     n_readers, n_cases : numbers in the study, in which every reader reads every case with each modality; `n_cases` is
         None if too many would be needed
-    n_readings : ratings by all readers, with each modality that they use
+    n_readings : number of ratings by all readers with each modality that they use
     power : probability that the study shows the difference
     error, freedom, noncentrality : standard error of the difference, degrees of freedom, and of the noncentral t
     """
@@ -141,14 +144,14 @@ class Planned:
 
 
 def power_of(pilot: Pilot, target: Target, *, n_readers: int, n_cases: int) -> Planned:
-    """Return the study with these numbers of readers and cases, and its power."""
+    """Return the study with these numbers of readers and cases, including its power."""
     return _planned(pilot, target, n_readers, np.array([n_cases], np.int64))[0]
 
 
 def fewest_cases(pilot: Pilot, target: Target, *, n_readers: int, power: float = 0.8) -> Planned:
-    """Return the study with these readers and the fewest cases that reach the power, up to MOST_CASES.
+    """Return the study with this number of readers and the fewest cases, up to MOST_CASES, that reach the power.
 
-    If no number of cases reaches it, `n_cases` is None and the power is the power with MOST_CASES.
+    If no number of cases reaches the power, `n_cases` is None, and `power` is that with MOST_CASES.
     """
     if not 0 < power < 1:
         raise ArgumentError("power", "must be between 0 and 1, such as 0.8", power)
@@ -160,7 +163,7 @@ def fewest_cases(pilot: Pilot, target: Target, *, n_readers: int, power: float =
 def _planned(pilot: Pilot, target: Target, n_readers: int, n_cases: IntArray) -> list[Planned]:
     least = 1 if target.readers_are == "fixed" else 2
     if n_readers < least:
-        raise ArgumentError("n_readers", f"must be at least {least} where readers are {target.readers_are}", n_readers)
+        raise ArgumentError("n_readers", f"must be at least {least} if readers are {target.readers_are}", n_readers)
     if n_cases.min() < 2:
         raise ArgumentError("n_cases", "must be at least 2", int(n_cases.min()))
     error, freedom = pilot.errors(n_readers, n_cases, target)
@@ -180,7 +183,7 @@ def _planned(pilot: Pilot, target: Target, n_readers: int, n_cases: IntArray) ->
 def _power(noncentrality: FloatArray, freedom: FloatArray, *, is_two_sided: bool) -> FloatArray:
     """Return the probability that a noncentral t exceeds the 97.5th percentile of t.
 
-    If two-sided, add the probability that it is below the negative of that percentile.
+    If two-sided, add the probability that the noncentral t is below the negative of this percentile.
     """
     stats = scipy_stats()
     if np.isinf(freedom).all():

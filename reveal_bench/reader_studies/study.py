@@ -1,12 +1,13 @@
-"""A table of ratings, and figures of merit with the covariance of their errors.
+"""Parse a reader study's table of ratings, and compute figures of merit with the covariance of their errors.
 
 Conventions
 -----------
-A rating is one reader's score of one case with one modality: larger for more confidence, or 0 or 1. The truth of a case
-is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once. With `partly_crossed`,
-readers may read different cases, but each reader must read the same cases with every modality; a figure then covers the
-cases that its reader read. Errors come from the cases, and their covariance is estimated by the jackknife over
-patients. A patient may have several cases, and readers without a common patient have a covariance of 0.
+A rating is one reader's score of one case with one modality: a confidence (larger is more confident), or 0 or 1. The
+truth of a case is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once. With
+`partly_crossed`, readers may read different cases, but each reader must read the same cases with every modality; a
+figure of merit then covers the cases that the reader read. The errors of figures come from the sample of cases; the
+jackknife over patients estimates the errors' covariance. A patient may have several cases, and readers without a common
+patient have a covariance of 0.
 
 ================  ====================================================================================================
 figure of merit   of one reader and modality
@@ -22,12 +23,12 @@ figure of merit   of one reader and modality
 ``hit_rate``      mean of the scores, which are 0 or 1; the truth is not used
 ================  ====================================================================================================
 
-A system is compared with readers by :func:`beside_readers`: it becomes a modality of its own, in which every reader has
-the system's ratings. The analysis of that study equals the analysis of the readers' differences from the system, with
-the same interval and p, since the system does not vary from reader to reader.
+:func:`beside_readers` compares a system with readers: the system becomes a second modality, in which every reader has
+the system's ratings. Analysing this study gives the same interval and p as analysing the readers' differences from the
+system, because the system's ratings do not vary between readers.
 
-Readers of different cases are analysed with the same formulas: their mean figure needs the mean covariance of all pairs
-of readers, including zeros (marginal means, Hillis 2014).
+The same formulas apply to readers of different cases, because a mean figure needs the mean covariance of all pairs of
+readers, including zeros (marginal means, Hillis 2014).
 
 Source: Hillis, Berbaum and Metz (2008), Academic Radiology 15; Hanley and McNeil (1982), Radiology 143; Hillis (2014),
 Statistics in Medicine 33; Chakraborty (2017), Observer Performance Methods for Diagnostic Imaging, chapter 22.
@@ -47,22 +48,22 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
            "patient": "patient", "located": "located"}  # fmt: skip
-"""Field -> name of its column; `modality`, `truth`, `patient` and `located` may be missing."""
+"""Field -> default name of its column; `modality`, `truth`, `patient` and `located` are optional."""
 _MOST_TOLD = 10
 
 
 @dataclass(frozen=True)
 class ReaderStudy:
-    """The ratings of a reader study.
+    """The ratings of a reader study, as arrays.
 
     Attributes
     ----------
     modalities, readers, cases : names, in order of appearance
     scores : float array (n_modalities, n_readers, n_cases), NaN where a reader did not read a case
-    truth : int array (n_cases,), 0 or 1; all -1 if the table has none
+    truth : int array (n_cases,), 0 or 1; all -1 if the table has no such column
     patients : int array (n_cases,), code of each case's patient
     located : bool array of the shape of `scores`, True if the reader located the finding of a positive case; None
-        without that column
+        without such a column
     """
 
     modalities: tuple[str, ...]
@@ -81,20 +82,20 @@ def read_study(
 
     Parameters
     ----------
-    rows : with the columns of :data:`COLUMNS`; without those for modality and patient, there is one modality, and every
-        case is another patient
-    columns : name in :data:`COLUMNS` -> name in the table
+    rows : rows with the columns of :data:`COLUMNS`. Without a column of modalities there is one modality; without a
+        column of patients every case is another patient
+    columns : field in :data:`COLUMNS` -> name of the column in the table
     partly_crossed : allow readers to have read different cases
 
     Raises
     ------
     ValueError
         If a column is missing, a score or truth is not a number, a case has two truths or patients, or a rating is
-        duplicated or missing; the message names the first.
+        duplicated or missing; the message names the first such problem.
     """
     named = {**COLUMNS, **_checked(columns or {})}
     if not rows:
-        raise ArgumentError("rows", "must hold a reading", "none")
+        raise ArgumentError("rows", "must have a reading", "none")
     names = list(rows[0])
     needed = [named[name] for name in ("reader", "case", "score")] + [*(columns or {}).values()]
     missing = [name for name in needed if name not in names]
@@ -116,7 +117,7 @@ def read_study(
         assert case is not None
         key = modality or "all", reader, case
         if key in places:
-            raise ArgumentError("rows", f"must hold a reading once, row {number} is row {places[key]} again", key)
+            raise ArgumentError("rows", f"must have each reading once, but row {number} repeats row {places[key]}", key)
         places[key] = number
         scores[key] = _score(row.get(named["score"]), number)
         if named["truth"] in names:
@@ -167,7 +168,9 @@ def _zero_or_one(value: Any, what: str, number: int) -> int:
 
 def _same(known: dict[str, Any], case: str, value: Any, what: str, number: int) -> None:
     if known.setdefault(case, value) != value:
-        rule = f"must give a case one {what}, in row {number} case {case!r} has another than {known[case]!r}"
+        rule = (
+            f"must give each case one {what}, but row {number} contradicts the earlier {known[case]!r} of case {case!r}"
+        )
         raise ArgumentError("rows", rule, repr(value))
 
 
@@ -185,9 +188,9 @@ def _crossed(
         place = f"none of case {c!r} by reader {r!r} with modality {m!r}"
         of = f"{len(missing):,} of {len(modalities) * len(read):,} readings are missing"
         if partly_crossed:
-            rule = f"must hold what a reader read with one modality with every modality; {of}"
+            rule = f"must have the same cases of a reader with every modality; {of}"
             raise ArgumentError("rows", rule, place)
-        rule = f"must hold every case by every reader with every modality, or `partly_crossed` be set; {of}"
+        rule = f"must have every case by every reader with every modality, or `partly_crossed` must be set; {of}"
         raise ArgumentError("rows", rule, place, ("partly_crossed",))
     code = {name: i for i, name in enumerate(dict.fromkeys(patients[case] for case in cases))}
     table = [[[scores.get((m, r, c), math.nan) for c in cases] for r in readers] for m in modalities]
@@ -198,7 +201,7 @@ def _crossed(
 
 
 def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
-    """Return a study of two modalities: `system`, which was one of the readers, and all other readers.
+    """Return a study of two modalities: `system`, one of the study's readers, and all other readers.
 
     Raises
     ------
@@ -214,10 +217,11 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
     others = np.delete(study.scores[0], at, axis=0)
     if not len(others):
         raise ArgumentError("system", "must be compared with at least one other reader", f"{system!r} alone")
-    of_system = np.where(np.isnan(others), math.nan, study.scores[0, at])  # on the cases that each of the others read
+    # The system's ratings of the cases that each other reader read.
+    of_system = np.where(np.isnan(others), math.nan, study.scores[0, at])
     unread = np.flatnonzero((np.isnan(of_system) & ~np.isnan(others)).any(axis=0))
     if len(unread):
-        rule = f"must have read every case that another reader read, {len(unread):,} are missing"
+        rule = f"must have read every case that another reader read, but {len(unread):,} are missing"
         raise ArgumentError("system", rule, f"no reading of case {study.cases[unread[0]]!r} by {system!r}")
     scores, located = np.stack([of_system, others]), study.located
     if located is not None:
@@ -228,7 +232,7 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
 
 
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
-    """Return (figures of merit (n_modalities, n_readers), covariance of their errors over modality x reader).
+    """Return figures of merit (n_modalities, n_readers), and the covariance of their errors over modality x reader.
 
     Raises
     ------
@@ -260,8 +264,8 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
             own = scores[i, j, read], study.truth[read], study.patients[read]
             values[i, j], left_out[:, i * r + j] = FIGURES[merit](*own, n_patients)
     if np.isnan(values).any() or np.isnan(left_out).any():
-        rule = f"must leave {merit} defined, also without any one patient: each reader needs cases with and without"
-        raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} cases with")
+        rule = f"must define {merit}, even without any one patient: each reader needs cases with and without"
+        raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} cases with it")
     deviations = left_out - left_out.mean(axis=0)
     return values, (n_patients - 1) / n_patients * deviations.T @ deviations
 
@@ -270,7 +274,7 @@ Figure = Callable[[FloatArray, IntArray, IntArray, int], tuple[float, FloatArray
 
 
 def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
-    """Return (area, areas without each patient); the pairs of a patient are subtracted."""
+    """Return the area, and the areas without each patient, from which the patient's pairs are subtracted."""
     with_, without = np.flatnonzero(truth == 1), np.flatnonzero(truth == 0)
     n_with, n_without = (np.bincount(patients[part], minlength=n_patients) for part in (with_, without))
     ranked = np.sort(scores[without]), np.sort(scores[with_])
@@ -281,7 +285,7 @@ def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: in
         / 2
     )
     of_patient = np.bincount(patients[with_], won, n_patients) + np.bincount(patients[without], lost, n_patients)
-    for patient in np.flatnonzero((n_with > 0) & (n_without > 0)):  # pairs within a patient were counted twice
+    for patient in np.flatnonzero((n_with > 0) & (n_without > 0)):  # subtract pairs within a patient only once
         a, b = (scores[part[patients[part] == patient]] for part in (with_, without))
         of_patient[patient] -= (a[:, None] > b).sum() + (a[:, None] == b).sum() / 2
     pairs = (len(with_) - n_with) * (len(without) - n_without)
@@ -291,7 +295,7 @@ def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: in
 
 
 def _of_counts(statistic: Callable[[FloatArray], FloatArray]) -> Figure:
-    """Return a figure of merit made from `statistic`, which maps counts (..., called, true) to a value."""
+    """Return a figure of merit computed by `statistic` from counts (..., called, true)."""
 
     def figure(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
         place = 4 * patients + 2 * scores.astype(np.int64) + np.maximum(truth, 0)
@@ -317,11 +321,11 @@ def _kappa(counts: FloatArray) -> FloatArray:
 
 FIGURES: dict[str, Figure] = {
     "auc": _auc,
-    "lroc": _auc,  # with scores of unlocated findings at minus infinity
+    "lroc": _auc,  # `figures_of` sets scores of unlocated findings to minus infinity
     "sensitivity": _of_counts(lambda c: _share(c[..., 1, 1], c[..., :, 1].sum(axis=-1))),
     "specificity": _of_counts(lambda c: _share(c[..., 0, 0], c[..., :, 0].sum(axis=-1))),
     "accuracy": _of_counts(lambda c: _share(c[..., 0, 0] + c[..., 1, 1], c.sum(axis=(-2, -1)))),
     "kappa": _of_counts(_kappa),
     "hit_rate": _of_counts(lambda c: _share(c[..., 1, :].sum(axis=-1), c.sum(axis=(-2, -1)))),
 }
-"""Figure of merit -> function that returns it, and its values without each patient."""
+"""Figure of merit -> function that returns its value, and its values without each patient."""

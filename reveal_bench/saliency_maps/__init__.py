@@ -1,1 +1,1 @@
-"""Finds and reads files of heat maps, and turns them into a prediction file (paper 002)."""
+"""Find and read files of heat maps, and turn the maps into a prediction file (paper 002)."""

@@ -1,13 +1,13 @@
-"""Tunes, on a split, the probabilities below which masks of heat maps are emptied, by the mean IoU over all images.
+"""Tune the probability below which a heat map's mask is emptied, by the mean IoU over all images of a split.
 
-A saliency method marks every image, and the gate removes masks if the finding is improbable. Therefore images with and
-without the finding count. If the finding is absent, a remaining mask has an IoU of 0, and the IoU of an empty mask is
-undefined; if it is present, an empty mask has an IoU of 0. Masks are at Otsu's level. Images in which the finding is
+A saliency method marks every image, so a *gate* empties masks if the finding is improbable. Images with and without the
+finding count. If the finding is absent, a remaining mask has an IoU of 0, and the IoU of an empty mask is undefined; if
+the finding is present, an empty mask has an IoU of 0. Masks are cut at Otsu's threshold. Images in which the finding is
 present but not drawn, or not labelled, are left out.
 
-There are two rules. Ours keeps masks whose probability reaches the cut-off, in tuning and in prediction. The published
-code keeps masks above the cut-off in tuning but masks that reach it in prediction, rounds means to three digits before
-it picks the first of the largest, and begins at 0.1 for Lung Lesion.
+There are two rules. Rule "ours" keeps masks whose probability reaches the cut-off, in tuning and in prediction. Rule
+"published" is that of the published code. In tuning, it keeps only masks above the cut-off; in prediction, also masks
+at the cut-off. It rounds means to three digits, uses the first of equal means, and begins at 0.1 for Lung Lesion.
 
 Source: paper 002, Methods and Extended Data Fig. 4, and its published code.
 """
@@ -44,7 +44,7 @@ def tune_gates(
     grid: Sequence[float] = GATES,
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
-    """Return the best cut-off of each finding that has maps, as `thresholds` of the result.
+    """Return the best cut-off of each finding that has maps; the cut-offs are the result's `thresholds`.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def tune_gates(
         if status is not None and finding not in record.missing and (record.image_id, finding) in maps.files
     ]
     if not jobs:
-        raise ArgumentError("maps", f"must hold maps of split {split!r}", "none")
+        raise ArgumentError("maps", f"must include maps of split {split!r}", "none")
     cases: dict[str, list[Case]] = {}
     for i, (record, finding) in enumerate(jobs, start=1):
         probability, iou, empty_iou = _case(maps, record, finding, fill)
@@ -84,11 +84,11 @@ def tune_gates(
 
 
 def _case(maps: FoundMaps, record: LocalizationRecord, finding: str, fill: bool) -> tuple[float, float, float]:
-    """Return (probability, IoU if the mask is kept, IoU if it is emptied) of one map."""
+    """Return (probability, IoU if the mask is kept, IoU if the mask is emptied) for one map."""
     file = maps.files[record.image_id, finding]
     heat = read_map(file)
     if heat.probability is None:
-        raise ArgumentError("maps", "must have a probability each, for gates to be tuned", file.path.name)
+        raise ArgumentError("maps", "must each have a probability, without which gates cannot be tuned", file.path.name)
     mask = laid_over(heat.values, record.size).above_otsu(fill=fill)
     annotation = record.reference(finding)
     region = None if annotation is None or not annotation.area_px else annotation.rle or annotation.boxes_xywh

@@ -1,4 +1,4 @@
-"""Files of heat maps: their images and findings, and the numbers in them.
+"""Find files of heat maps, match them with images and findings, and read the maps.
 
 ================  ====================================================================================================
 ``.npy``          an array (h, w), also (1, h, w) or (1, 1, h, w); or (n, h, w) with the names of the n findings given
@@ -8,7 +8,7 @@
 ``.pkl``          what CheXlocalize publishes (:mod:`reveal_bench.saliency_maps.pickles`); `prob` may be one per label
 ================  ====================================================================================================
 
-Maps come from a folder or a list of files; in Python also as files or arrays by image and finding.
+Maps come from a folder or a list of files; in Python, they may also be files or arrays by image and finding.
 
 A file is called ``<image>_<finding>`` or ``<image>_<finding>_map``, or ``<finding>`` in a folder ``<image>``, or
 ``<image>`` in a folder ``<finding>``; a file with the maps of several findings is called ``<image>``. Findings may be
@@ -43,7 +43,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """A map (h, w) in single precision, and the probability of its finding, if the file has one."""
+    """A map (h, w) in single precision, and the finding's probability, if the file has one."""
 
     values: npt.NDArray[np.float32]
     probability: float | None = None
@@ -51,9 +51,9 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class MapFile:
-    """The file with the map of an image and finding; in a file of several maps, `part` is the map's name or index.
+    """The file with the map of an image and finding; if the file has several maps, `part` is the map's name or index.
 
-    A map from an array is in `array`, and `path` is a name for it.
+    `array` is a map that was given as an array; `path` is then only a name.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class FoundMaps:
 
     Attributes
     ----------
-    files : (image, finding) -> the file of its map
+    files : (image, finding) -> file of the map
     elsewhere : files whose names do not begin with an image of the split
     """
 
@@ -85,7 +85,7 @@ def find_maps(
     ----------
     root : folder, or a list of files
     image_ids, findings : images and findings of the split
-    names : findings of arrays (n, h, w), in the arrays' order
+    names : findings of arrays (n, h, w), in the order of the arrays
 
     Raises
     ------
@@ -105,11 +105,11 @@ def find_maps(
             before = files.setdefault((image_id, file.finding), file)
             if before is not file:
                 both = f"{_below(before.path, root)} and {_below(path, root)}"
-                raise ArgumentError("maps", f"must hold one map of ({image_id}, {file.finding})", both)
+                raise ArgumentError("maps", f"must have one map of ({image_id}, {file.finding})", both)
     if not files:
         example = f", such as {_below(elsewhere[0], root)}" if elsewhere else ""
         place = f" in {root}" if isinstance(root, Path) else ""
-        rule = f"must hold maps called <image>_<finding> of the split, with {', '.join(ENDINGS)}"
+        rule = f"must have maps of the split called <image>_<finding>, with {', '.join(ENDINGS)}"
         raise ArgumentError("maps", rule, f"{len(elsewhere)} other files{place}{example}")
     return FoundMaps(files, elsewhere)
 
@@ -123,7 +123,7 @@ def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: S
 
     Parameters
     ----------
-    maps : (image, finding) -> a file, an array as a file may hold, or such an array and the probability
+    maps : (image, finding) -> a file, an array of a shape that a file may have, or such an array and the probability
     image_ids, findings : images and findings of the split; pairs of other images are left out
 
     Raises
@@ -135,17 +135,17 @@ def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: S
     elsewhere = []
     for key, value in maps.items():
         if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(one, str) for one in key)):
-            raise ArgumentError("maps", "must be given by pairs (image, finding)", repr(key))
+            raise ArgumentError("maps", "must have keys (image, finding)", repr(key))
         image_id, name = key
         if image_id not in image_ids:
             elsewhere.append(Path(f"{image_id}_{name}"))
             continue
         pair = image_id, _canonical(name, findings, "maps")
         if pair in files:
-            raise ArgumentError("maps", f"must hold one map of {pair}", repr(key))
+            raise ArgumentError("maps", f"must have one map of {pair}", repr(key))
         files[pair] = _given_map(value, Path("_".join(pair)), pair[1])
     if not files:
-        raise ArgumentError("maps", "must hold maps of images of the split", f"{len(elsewhere)} of others")
+        raise ArgumentError("maps", "must have maps of images of the split", f"{len(elsewhere)} of others")
     return FoundMaps(files, elsewhere)
 
 
@@ -188,7 +188,7 @@ def _parts_of(path: Path, findings: Sequence[str], names: Sequence[str]) -> Iter
                 yield name, _canonical(name, findings, "maps", path)
         return
     if not names:
-        rule = "must say with `names` which findings an array of several maps has"
+        rule = "must come with `names`, the findings of an array of several maps"
         raise ArgumentError("maps", rule, path.name, ("names",))
     yield from enumerate(names)
 
@@ -209,7 +209,7 @@ def read_map(file: MapFile) -> HeatMap:
     Raises
     ------
     ValueError
-        If the file is damaged, or has no map (h, w) of finite numbers; the message names it.
+        If the file is damaged, or has no map (h, w) of finite numbers; the message names the file.
     """
     if file.array is not None:
         return file.array
@@ -270,7 +270,8 @@ def _array_in(path: Path, name: str) -> npt.NDArray[Any]:
     with _damage(path):
         if path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:
-                size = _checked_size(archive.getinfo(f"{name}.npy").file_size)  # zipfile never unpacks more than this
+                # zipfile never unpacks more than the stated size.
+                size = _checked_size(archive.getinfo(f"{name}.npy").file_size)
                 with archive.open(f"{name}.npy") as stream:
                     return read_npy(stream, size)
         with _safetensors(path) as archive:
@@ -294,13 +295,13 @@ def _checked_size(n_bytes: int) -> int:
 
 @contextmanager
 def _damage(path: Path) -> Iterator[None]:
-    """Raise ArgumentError for any exception of a damaged file."""
+    """Convert any exception that a damaged file causes to an ArgumentError."""
     try:
         yield
     except ImportError:
         raise
-    except Exception as error:  # zipfile, numpy and safetensors have many of their own
-        raise ArgumentError("map", "must be a whole file of arrays of numbers", f"{path.name}: {error}") from None
+    except Exception as error:  # zipfile, numpy and safetensors raise many kinds
+        raise ArgumentError("map", "must be a complete file of numeric arrays", f"{path.name}: {error}") from None
 
 
 def _read_picture(file: MapFile) -> tuple[Any, Any]:
@@ -315,7 +316,7 @@ def _read_picture(file: MapFile) -> tuple[Any, Any]:
                 raise ArgumentError("map", f"must have at most {MOST_PIXELS:,} pixels", size)
             return np.asarray(picture), None
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ArgumentError("map", "must be a whole picture", str(error)) from None
+        raise ArgumentError("map", "must be a complete picture", str(error)) from None
 
 
 def _read_pkl(file: MapFile) -> tuple[Any, Any]:

@@ -1,14 +1,15 @@
-"""Reads heat maps out of the pickles that CheXlocalize publishes, without torch and without running anything.
+"""Read heat maps from the pickles that CheXlocalize publishes, without torch and without running code in a pickle.
 
-A pickle can call any function. Therefore this module only calls its own code for dictionaries and tensors, and refuses
-any other name and tensors whose sizes, strides and storage do not fit each other. Before anything is read, it refuses
-opcodes that set attributes or make objects, and memo indices larger than any heat map needs, because the memo would
-take that much memory. Numbers are copied from the file, and a storage must hold all of them, so memory use stays within
-a few times the size of the file.
+Loading a pickle can call any function. Therefore this module calls only its own code for dictionaries and tensors. It
+refuses any other name, and tensors whose size, stride and storage do not fit together. Before it reads a pickle, it
+refuses opcodes that set attributes or make objects. It also refuses memo indices larger than any heat map needs,
+because the memo would need as much memory. Numbers are copied from the file, and a storage must contain all of its
+numbers, so memory use stays within a few times the size of the file.
 
-Layout: a dictionary with ``map`` (a float tensor), ``prob`` (a number, or one per label of CheXpert), ``task``, ``gt``,
-``cxr_img`` and ``cxr_dims`` (width, height). A tensor names a storage, which is bytes in torch's legacy format: a magic
-number, the protocol 1001, a dictionary, a persistent id, the list of keys, and per key a count and raw values.
+A pickle is a dictionary with ``map`` (a float tensor), ``prob`` (a number, or one per label of CheXpert), ``task``,
+``gt``, ``cxr_img`` and ``cxr_dims`` (width, height). A tensor refers to a storage, which is bytes in torch's legacy
+format: a magic number, the protocol number 1001, a dictionary, a persistent id, the list of keys, and for each key a
+count and raw values.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_BYTES = 1 << 28
-"""Largest file that is read; published files have 1.6 MB."""
+"""Maximum size of a file, in bytes; published files have 1.6 MB."""
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _MOST_SIDES = 8
 _MOST_OPCODES = 100_000
@@ -43,11 +44,11 @@ Values = npt.NDArray[Any]
 
 
 class PickleError(ValueError):
-    """A pickle that is not a heat map, or that may not be read."""
+    """A pickle is not a heat map, or contains something that may not be read."""
 
 
 class _Refused(pickle.UnpicklingError):
-    """A name or size that is not allowed; its text is part of the message."""
+    """A pickle contains a name or size that is not allowed; this error's text is part of PickleError's message."""
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     Raises
     ------
     PickleError
-        If the file is too large, holds anything else, or is damaged; the message names the file and the problem.
+        If the file is too large, contains anything else, or is damaged; the message names the file and the problem.
     """
     size = path.stat().st_size
     if size > MOST_BYTES:
@@ -65,20 +66,20 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 def parse_pickle(data: bytes, name: str) -> dict[str, Any]:
-    """Parse the bytes of a pickle, as :func:`read_pickle` does; messages call the file `name`."""
+    """Parse the bytes of a pickle like :func:`read_pickle`; messages call the file `name`."""
     try:
         contents = _TensorUnpickler(_checked(io.BytesIO(data))).load()
     except _Refused as error:
         raise PickleError(f"{name} is refused: {error}") from None
     except _BROKEN as error:
-        raise PickleError(f"{name} is not a whole pickle: {type(error).__name__}: {str(error)[:200]}") from None
+        raise PickleError(f"{name} is not a complete pickle: {type(error).__name__}: {str(error)[:200]}") from None
     if not isinstance(contents, dict):
-        raise PickleError(f"{name} must hold a dictionary with the key `map`, got {type(contents).__name__}")
+        raise PickleError(f"{name} must contain a dictionary with the key `map`, got {type(contents).__name__}")
     return contents
 
 
 def _checked(stream: io.BytesIO) -> io.BytesIO:
-    """Return the next pickle of `stream`; refuse opcodes that no heat map needs."""
+    """Return the next pickle in `stream`; refuse opcodes that no heat map needs."""
     start = stream.tell()
     for n, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         if opcode.name in _NOT_NEEDED:
@@ -89,7 +90,7 @@ def _checked(stream: io.BytesIO) -> io.BytesIO:
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    """Unpickler of the outer pickle, a dictionary with tensors."""
+    """Unpickler for the outer pickle, which is a dictionary with tensors."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {
@@ -100,7 +101,7 @@ class _TensorUnpickler(pickle.Unpickler):
         return _named(known, module, name)
 
     def persistent_load(self, pid: Any) -> Any:
-        raise _Refused("persistent ids may only be in a storage")
+        raise _Refused("persistent ids are allowed only in a storage")
 
     def _load_storage(self, data: Any) -> Values:
         if not isinstance(data, bytes):
@@ -119,7 +120,7 @@ class _TensorUnpickler(pickle.Unpickler):
         n = int(np.prod(size, dtype=object))
         last = offset + sum((side - 1) * step for side, step in zip(size, stride, strict=True))
         if n > len(storage) or (n and last >= len(storage)):
-            rule = f"its storage of {len(storage)} numbers must hold it"
+            rule = f"it must fit into its storage of {len(storage)} numbers"
             raise _Refused(f"a tensor of size {size!r:.80} and stride {stride!r:.80}: {rule}")
         bytes_apart = [step * storage.itemsize for step in stride]
         view = np.lib.stride_tricks.as_strided(storage[offset:], size, bytes_apart, writeable=False)
@@ -127,7 +128,7 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 class _StorageUnpickler(pickle.Unpickler):
-    """Unpickler of a pickle inside a storage."""
+    """Unpickler for a pickle inside a storage."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {f"torch.{kind}": kind for kind in _DTYPES} | {"collections.OrderedDict": _empty}
@@ -135,7 +136,7 @@ class _StorageUnpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> Any:
         if not (isinstance(pid, tuple) and len(pid) == 6 and pid[0] == "storage" and pid[1] in _DTYPES):
-            raise _Refused(f"a storage's id must name its kind, got {pid!r:.80}")
+            raise _Refused(f"a storage's id must state the type of numbers, got {pid!r:.80}")
         return pid
 
 
@@ -149,12 +150,14 @@ def _read_storage(data: bytes) -> Values:
         )
     pid, keys = (_StorageUnpickler(_checked(stream)).load() for _ in range(2))
     if not isinstance(pid, tuple) or not isinstance(keys, list) or keys != [pid[2]]:
-        raise _Refused("a storage must hold itself and nothing else")
+        raise _Refused("a storage must contain only its own key")
     dtype = np.dtype(_DTYPES[pid[1]])
     (n,) = struct.unpack("<q", stream.read(8))
     raw = stream.read()
     if n != pid[4] or len(raw) != n * dtype.itemsize:
-        raise _Refused(f"a storage of {pid[4]!r:.40} {dtype} must hold that many, got {n} and {len(raw)} bytes")
+        raise _Refused(
+            f"a storage of {pid[4]!r:.40} {dtype} must contain as many numbers, got {n} and {len(raw)} bytes"
+        )
     return np.frombuffer(raw, dtype)
 
 

@@ -1,8 +1,8 @@
-"""Makes a prediction file from heat maps, one map at a time: point, mask and probability per image and finding.
+"""Make a prediction file from heat maps, one map at a time: point, mask and probability per image and finding.
 
-:class:`MapOptions` determine the predictions; the record beside the prediction file lists them. Each line is written at
-once, so memory use does not grow with the number of maps, and an interrupted run can be resumed with the same options.
-Several folders of maps form an ensemble: their maps and probabilities are averaged.
+:class:`MapOptions` determine the predictions; a record beside the prediction file lists these options. Each line is
+written at once, so memory use does not grow with the number of maps, and an interrupted run can be resumed with the
+same options. Several folders of maps form an ensemble: their maps and probabilities are averaged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Pair = tuple[str, str]
 Progress = Callable[..., None]
 PerFinding = float | Mapping[str, float | None]
 Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
-"""(files of the map, several for an ensemble; (image, finding); (height, width) of the image)."""
+"""A prediction to make: (files of the map, several for an ensemble; (image, finding); (height, width) of the image)."""
 Line = dict[str, Any]
 Smoothing = Literal["box", "gaussian", "published"]
 CutMaps = Callable[[Sequence[Job], "MapOptions"], Iterator[Line]]
@@ -44,12 +44,12 @@ class MapOptions:
 
     Attributes
     ----------
-    threshold : "otsu", a number in [0, 1), or None for points only; or one of these per finding
-    fill : whether contours at Otsu's level are filled, as published; fixed thresholds fill nothing
-    gate : probability below which the mask is empty, or None; or one of these per finding
-    smooth : width of the smoothing in pixels of the image; 0 for none
-    smoothing : "box" with sides of that width, "gaussian" with that standard deviation, or "published", the box of the
-        published code, which only changes masks at Otsu's level
+    threshold : "otsu", a number in [0, 1), or None for points only; or a mapping from findings to such values
+    fill : whether contours at Otsu's threshold are filled, as published; nothing is filled at fixed thresholds
+    gate : probability below which the mask is empty, or None; or a mapping from findings to such values
+    smooth : width of the smoothing in pixels of the image; 0 for no smoothing
+    smoothing : "box" with sides of `smooth`, "gaussian" with standard deviation `smooth`, or "published", the box of
+        the published code, which only changes masks at Otsu's threshold
     """
 
     threshold: Literal["otsu"] | PerFinding | None = "otsu"
@@ -63,15 +63,15 @@ class MapOptions:
             _check_numbers("threshold", self.threshold, "at least 0 and below 1", lambda value: 0 <= value < 1)
         _check_numbers("gate", self.gate, "at least 0 and at most 1", lambda value: 0 <= value <= 1)
         if isinstance(self.smooth, bool) or not isinstance(self.smooth, int) or self.smooth < 0:
-            raise ArgumentError("smooth", "must be a whole number of pixels, 0 for none", repr(self.smooth))
+            raise ArgumentError("smooth", "must be a whole number of pixels, or 0 for no smoothing", repr(self.smooth))
         if self.smoothing not in get_args(Smoothing):
             raise ArgumentError("smoothing", f"must be {' or '.join(get_args(Smoothing))}", repr(self.smoothing))
         if self.smoothing == "published" and (self.threshold != "otsu" or not self.smooth):
-            rule = "must be 'published' with a `smooth` and Otsu's threshold alone"
+            rule = "may be 'published' only with `smooth` above 0 and Otsu's threshold"
             raise ArgumentError("smoothing", rule, repr(self.threshold), ("smooth", "threshold"))
 
     def of(self, finding: str) -> MapOptions:
-        """Return the options for one finding, with its threshold and gate."""
+        """Return the options for one finding, with the finding's threshold and gate."""
         own: dict[str, Any] = {}
         for name, values in self._per_finding().items():
             if finding not in values:
@@ -100,17 +100,17 @@ def _check_numbers(name: str, values: PerFinding | str | None, rule: str, is_in:
 
 @dataclass(frozen=True)
 class Written:
-    """The prediction file that was written, and its counts.
+    """The prediction file that was written, and counts of its predictions.
 
     Attributes
     ----------
     path, record : the prediction file, and the file of its options
-    n_predictions : its lines
+    n_predictions : number of lines
     n_empty : lines with an empty mask
     n_constant : maps that are constant and have no point
     n_unsigned : maps without a negative value
-    missing : (image, finding) pairs of the questions without a map or, if only points are written, with a constant one
-    n_left : number of maps of the split that no question asks for, and of files of other images
+    missing : (image, finding) pairs of the questions without a map or, if only points are written, with a constant map
+    n_left : number of unused maps: maps of the split that no question asks for, and files of other images
     lacking : option -> findings with maps for which the option is None although others have a number
     """
 
@@ -140,27 +140,29 @@ def predict_maps(
 
     Parameters
     ----------
-    folders : their maps; all must have the same pairs
+    folders : maps of each folder, all with the same pairs (image, finding)
     manifest : questions of the split
-    out : JSONL; beside it ``<out>.options.json``, and while it is written ``<out>.part``
-    tuned : option -> the split and metric with which it was tuned; this is only recorded
+    out : prediction file (JSONL); next to it are ``<out>.options.json`` and, during writing, ``<out>.part``
+    tuned : option -> split and metric with which the option was tuned; this is only recorded
     n_processes : number of processes that read and cut maps
-    progress : called with ("maps", done, in all)
-    cut_maps : replaces the processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; the output is the same
+    progress : called with ("maps", number done, total)
+    cut_maps : function used instead of processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; the output is the
+        same
 
     Raises
     ------
     ArgumentError
         If the maps lack something that an option needs, or the folders of an ensemble differ.
     ValueError
-        If a map is damaged; the message names its file. Earlier lines are kept, and the next run resumes there.
+        If a map is damaged; the message names its file. Lines written before the error are kept, and the next run
+        resumes after them.
     """
     asked_pairs = manifest.asked_pairs()
     known = set(folders[0].files)
     for other in folders[1:]:
         differ = sorted(known ^ set(other.files))
         if differ:
-            rule = f"must all have the same maps, but {differ[0]} is missing in one of them ({len(differ)} in all)"
+            rule = f"must all have the same maps, but {differ[0]} is missing in one folder ({len(differ)} in all)"
             raise ArgumentError("ensemble", rule)
     pairs = [pair for pair in asked_pairs if pair in known]
     lacking = options.lacking({finding for _, finding in pairs})
@@ -188,7 +190,7 @@ def predict_maps(
 
 
 def _root(maps: FoundMaps) -> str:
-    """Return the folder of the maps, or a hash of arrays, because a run only resumes with the same maps."""
+    """Return the folder of the maps, or a hash of arrays; a run resumes only if this text is the same."""
     arrays = [file.array.values for _, file in sorted(maps.files.items()) if file.array is not None]
     if arrays:
         digest = hashlib.sha256()
@@ -203,10 +205,10 @@ def _plain(options: MapOptions) -> dict[str, Any]:
 
 
 def _done_before(part: Path, record: Mapping[str, Any]) -> int:
-    """Return the number of whole lines of an earlier run; discard them if it had other options."""
+    """Return the number of complete lines of an earlier run, or discard its lines if it had other options."""
     mark = json.dumps({"record": record}) + "\n"
     if part.is_file():
-        with part.open("r+b") as file:  # line by line: with many maps it may exceed memory
+        with part.open("r+b") as file:  # read line by line, because the file may exceed memory
             if file.readline() == mark.encode():
                 n, end = 0, file.tell()
                 for line in file:
@@ -219,7 +221,7 @@ def _done_before(part: Path, record: Mapping[str, Any]) -> int:
 
 
 def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterator[Line]:
-    """Yield the line of each map, in order; at most a few per process are in progress."""
+    """Yield the line of each map, in order; each process works on at most a few maps at a time."""
     make = partial(cut_map, options=options)
     if n_processes == 1:
         yield from map(make, jobs)
@@ -231,7 +233,7 @@ def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterat
 
 
 def cut_map(job: Job, options: MapOptions) -> Line:
-    """Return the fields of a prediction, and in ``_`` flags for a constant or unsigned map and an empty mask."""
+    """Return the fields of a prediction; ``_`` has flags for a constant map, an unsigned map and an empty mask."""
     files, (image_id, finding), size = job
     heat = _mean([read_map(file) for file in files], files)
     line: Line = {"image_id": image_id, "finding": finding}
@@ -255,7 +257,7 @@ def cut_map(job: Job, options: MapOptions) -> Line:
 
 
 def _mask(laid: LaidMap, own: MapOptions, heat: HeatMap, file: MapFile) -> PackedMasks | None:
-    """Return the mask that the options for its finding give; None if the gate empties it."""
+    """Return the mask of a map under the finding's options; None if the gate empties the mask."""
     if own.gate is not None:
         if heat.probability is None:
             raise ArgumentError("gate", "must be used with maps that have a probability", file.path)
@@ -272,7 +274,7 @@ def _mean(heats: Sequence[HeatMap], files: Sequence[MapFile]) -> HeatMap:
         return heats[0]
     shapes = {heat.values.shape for heat in heats}
     if len(shapes) > 1:
-        raise ArgumentError("ensemble", f"must have maps of one shape, as {files[0].path}", sorted(shapes))
+        raise ArgumentError("ensemble", f"must have maps of the same shape as {files[0].path}", sorted(shapes))
     probabilities = [heat.probability for heat in heats if heat.probability is not None]
     probability = float(np.mean(probabilities)) if len(probabilities) == len(heats) else None
     return HeatMap(np.mean([heat.values for heat in heats], axis=0, dtype=np.float32), probability)
@@ -287,7 +289,7 @@ def _finished(
     folders: Sequence[FoundMaps],
     lacking: Mapping[str, Sequence[str]],
 ) -> Written:
-    """Replace the part by the prediction file, and write the record beside it."""
+    """Rename the complete ``.part`` file to the prediction file, and write the record of options beside it."""
     counts = {"n_predictions": 0, "n_empty": 0, "n_constant": 0, "n_unsigned": 0}
     answered = set()
     digest = hashlib.sha256()

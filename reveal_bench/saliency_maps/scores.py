@@ -1,4 +1,4 @@
-"""Scores heat maps against references, one map at a time, with :mod:`reveal_bench.metrics.map_scores`."""
+"""Score heat maps against references, one map at a time, with :mod:`reveal_bench.metrics.map_scores`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _Case = tuple[LocalizationRecord, Annotation, MapFile | None]
 
 @dataclass(frozen=True)
 class MapRows:
-    """Scores of cases; a case is an image with a finding that is present.
+    """Scores of all cases; a case is an image and a finding that is present.
 
     Attributes
     ----------
     findings, patients : lists (n_cases,)
     values : metric -> float array (n_cases,), NaN where undefined
-    n_missing : cases without a map, which are misses: 0 in every metric
+    n_missing : number of cases without a map, which score 0 in every metric
     """
 
     findings: list[str]
@@ -54,7 +54,7 @@ def score_maps(
     tolerance : tolerance of the pointing game, in pixels or mm
     in_mm : True if the tolerance is in mm, converted by the spacing of each image
     n_processes : number of processes that read maps
-    progress : called with ("maps", done, in all)
+    progress : called with ("maps", number done, total)
 
     Raises
     ------
@@ -65,10 +65,10 @@ def score_maps(
     """
     cases = [_case(record, finding, maps) for record in records for finding in record.asked("present")]
     if not any(file is not None for *_, file in cases):
-        raise ArgumentError("maps", "must hold maps of the split that have a reference", "none")
+        raise ArgumentError("maps", "must include maps of the split that have a reference", "none")
     bare = [record.image_id for record, *_ in cases if in_mm and record.spacing_mm is None]
     if bare:
-        raise ArgumentError("tolerance", "must be in pixels where an image has no spacing", f"mm for {bare[0]}")
+        raise ArgumentError("tolerance", "must be in pixels if an image has no spacing", f"mm for {bare[0]}")
     judge = partial(_judged, tolerance=tolerance, in_mm=in_mm)
     rows: list[tuple[float, ...]] = []
     rest = iter(cases)

@@ -1,11 +1,11 @@
-"""Tunes thresholds of heat maps on a split with references, by a metric of each finding at every threshold.
+"""Tune each finding's threshold of heat maps on a split with references, by the mean of a metric at every threshold.
 
-A metric of areas at every threshold of a grid is computed from two histograms of the map, of all pixels and of pixels
-in the reference, so that a map is resized to its image only once. A metric of boundaries needs a mask at each
-threshold. As published, the metric is the mean IoU over the cases in which the mask is not empty (the true-positive
-slice), and the first of equal means is used. If no threshold has a value, the published code uses the first of the
-grid; here the finding gets no threshold, because nothing supports that choice. The distance of an empty mask from its
-reference is the image's diagonal.
+A metric of areas is computed at all thresholds of a grid from two histograms of a map: of all pixels, and of pixels in
+the reference. The map is therefore resized to its image only once. A metric of boundaries needs a mask at each
+threshold. As published, the default metric is the mean IoU over the cases with a nonempty mask (the true-positive
+slice), and the first of equal means is used. If the metric is undefined at every threshold, the published code uses the
+first threshold; here the finding gets none, because no data support that choice. For metrics of distance, an empty mask
+is as far from its reference as the image's diagonal is long.
 
 Source: paper 002, Methods and Extended Data Fig. 1a.
 """
@@ -34,10 +34,10 @@ from reveal_bench.metrics.mask_agreement import Spacing, boundary_iou, hausdorff
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
 Case = tuple[str, FloatArray]
-"""(patient, values on the grid, NaN where undefined) of a map."""
+"""A map's (patient, metric at each threshold of the grid, NaN where undefined)."""
 _Areas = Callable[[FloatArray, FloatArray, float, int], tuple[FloatArray, FloatArray]]
 _OF_AREAS: dict[str, _Areas] = {
-    # pixels above each threshold, in all and in the reference; pixels of the reference; pixels of the image
+    # arguments: pixels above each threshold; such pixels in the reference; pixels of the reference; pixels of the image
     "mask_iou": lambda above, inside, area, n: (inside, np.where(above > 0, above + area - inside, 0)),
     "mask_iou_all": lambda above, inside, area, n: (inside, above + area - inside),
     "dice": lambda above, inside, area, n: (2 * inside, above + area),
@@ -45,7 +45,7 @@ _OF_AREAS: dict[str, _Areas] = {
     "pixel_specificity": lambda above, inside, area, n: (n - area - above + inside, np.full_like(above, n - area)),
 }
 _OF_MASKS: dict[str, Callable[[PackedMasks, PackedMasks, Spacing], FloatArray]] = {
-    # from the masks, with the mm between rows and between columns of their images, or (1, 1)
+    # `spacing` is mm between rows and between columns of the images, or (1, 1)
     "boundary_iou": lambda masks, references, spacing: boundary_iou(masks, references),
     "surface_distance": lambda masks, references, spacing: surface_distance(masks, references, spacing=spacing),
     "hausdorff_95": lambda masks, references, spacing: np.minimum(
@@ -65,10 +65,10 @@ class Tuned:
     split : the split of the maps
     grid : thresholds that were tried
     thresholds : finding -> best threshold; findings without a value at any threshold are absent
-    curves : finding -> mean of the metric at each threshold, NaN where it is undefined
+    curves : finding -> mean of the metric at each threshold, NaN where the metric is undefined
     intervals : finding -> lower and upper bound of each mean's 95% interval (n_thresholds, 2), by the jackknife over
         patients; NaN if few patients have the finding
-    n_cases : finding -> maps with a reference
+    n_cases : finding -> number of maps with a reference
     metric : the tuned metric
     """
 
@@ -85,14 +85,11 @@ class Tuned:
         return sorted(set(findings) - set(self.thresholds))
 
     def for_all(self, findings: Collection[str]) -> dict[str, float | None]:
-        """Return finding -> the best threshold, None for findings without one."""
+        """Return finding -> best threshold, or None if the finding has no best threshold."""
         return {**dict.fromkeys(self.lacking(findings)), **self.thresholds}
 
     def to_csv(self) -> str:
-        """Return a row per finding and threshold.
-
-        Metric, its mean and 95% interval, number of cases, and 1 if it is the best.
-        """
+        """Return a row per finding and threshold: metric, mean, 95% interval, number of cases, 1 if best."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["finding", "threshold", "metric", "value", "low", "high", "n_cases", "is_best"])
@@ -112,7 +109,7 @@ def curve_of_map(
     metric: str = "mask_iou",
     spacing: Spacing = (1.0, 1.0),
 ) -> FloatArray:
-    """Return a metric of the pixels above each threshold of a map, resized to its image and scaled; NaN if undefined.
+    """Return a metric of the pixels above each threshold, after resizing and scaling the map; NaN where undefined.
 
     Parameters
     ----------
@@ -169,7 +166,7 @@ def tune_thresholds(
         if (record.image_id, finding) in maps.files
     ]
     if not jobs:
-        raise ArgumentError("maps", f"must hold maps of split {split!r} that have a reference", "none")
+        raise ArgumentError("maps", f"must include maps of split {split!r} that have a reference", "none")
     in_mm = all(record.spacing_mm is not None for record, _ in jobs)
     cases: dict[str, list[Case]] = {}
     for i, (record, finding) in enumerate(jobs, start=1):
@@ -192,7 +189,7 @@ def tune_thresholds(
 
 
 def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
-    """Return the numbers to try; raise ArgumentError unless they increase within [0, 1)."""
+    """Return the grid as numbers; raise ArgumentError unless these increase within [0, 1)."""
     tried = tuple(grid)
     if not tried or list(tried) != sorted(set(tried)) or not all(0 <= one < 1 for one in tried):
         raise ArgumentError("grid", "must be increasing numbers in [0, 1)", list(tried))
@@ -202,11 +199,11 @@ def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
 def mean_curves(
     metric: str, cases: Mapping[str, Sequence[Case]], records: Sequence[LocalizationRecord]
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return (means, intervals) of each finding on the grid: means of defined values, and 95% jackknife intervals.
+    """Return each finding's means of defined values on the grid, and their 95% jackknife intervals.
 
     Parameters
     ----------
-    cases : finding -> (patient, values) of its maps
+    cases : finding -> (patient, values) of the finding's maps
     records : records of the split, all of whose patients are resampled
 
     Returns

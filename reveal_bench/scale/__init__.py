@@ -1,1 +1,1 @@
-"""Divides work into tasks that run on one machine or many: build, validate and saliency with ``--engine datatrove``."""
+"""Divide build, validate and saliency into tasks that run on one or many machines (``--engine datatrove``)."""

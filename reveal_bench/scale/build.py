@@ -1,10 +1,10 @@
-"""Builds a dataset folder by tasks; the folder is the same, byte for byte, as from one machine.
+"""Build a dataset folder by tasks on several machines; the folder equals, byte for byte, that of a single machine.
 
-First, a task makes the rows of consecutive records: it reads and develops their images, joins them in one file, and
-writes the rows as a part of a spool in which every image is a reference: the file, the position in it, and a checksum.
-The rows pass through the ordinary build (division, counts, manifest), which is cheap without images and decides where
-shards end. Then a task writes each shard whole: rows with the bytes instead of the references. Finally the shards get
-their names, and the build describes the folder as usual.
+First, each task makes the rows of consecutive records. A task reads and converts their images, writes the images into
+one file, and writes the rows as a part of a spool. In the spool, every image is a reference: the file, the position in
+the file, and a checksum. The rows pass through the ordinary build (splits, counts, manifest), which is fast without
+images and decides where shards end. Then each shard is written by one task, with the images' bytes instead of the
+references. Finally the shards get their names, and the build writes the other files of the folder as usual.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskBuild:
-    """Engine of :func:`reveal_bench.dataset.build.build_folder` that runs tasks."""
+    """Engine for :func:`reveal_bench.dataset.build.build_folder` that runs tasks."""
 
     tasks: TaskEngine
 
     @property
     def spool(self) -> Callable[..., Spool]:
-        """Function that creates a spool whose parts are written by tasks."""
+        """Function that creates a spool whose parts tasks write."""
         return partial(TaskSpool, tasks=self.tasks)
 
     @property
     def shards(self) -> Callable[..., ShardWriter]:
-        """Function that creates a writer whose shards are written by tasks."""
+        """Function that creates a writer whose shards tasks write."""
         return partial(TaskShardWriter, tasks=self.tasks)
 
 
@@ -61,7 +61,7 @@ def pictures_of(row: Row) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class PictureReference:
-    """The location of an image's bytes: `size` bytes from `start` in a piece, with their CRC-32."""
+    """The location of an image: `size` bytes from `start` in the file `piece`, and their CRC-32."""
 
     piece: str
     start: int
@@ -69,7 +69,7 @@ class PictureReference:
     crc32: int
 
     def to_bytes(self) -> bytes:
-        """Return the bytes that replace the image in a row."""
+        """Return the reference as bytes, which replace the image in a row."""
         return json.dumps([self.piece, self.start, self.size, self.crc32]).encode()
 
     @classmethod
@@ -83,7 +83,7 @@ class PictureReference:
 
 @dataclass(frozen=True)
 class RowsTask:
-    """The records from which a task makes rows."""
+    """The work of a task: records, from which it makes rows."""
 
     build: BuildContext
     records: Sequence[Record]
@@ -92,15 +92,17 @@ class RowsTask:
 
 
 def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
-    """Make the rows of some records, as one part of a spool, and their images in one file.
+    """Write the rows of some records as one part of a spool, and the records' images into one file.
 
     Raises
     ------
     TaskError
-        If the installed software differs from the software of the machine that started the build: rows could differ.
+        If the installed software differs from that of the machine that started the build, because rows could then
+        differ.
     """
     build = work.build
-    # An image may have killed the first attempt: now separate processes decode images, and the record is reported.
+    # An image may have killed the first attempt, so a later attempt decodes images in separate processes and reports
+    # the record.
     workers = 1 if place.attempt == 1 else 2
     with (
         tempfile.TemporaryDirectory() as name,
@@ -126,7 +128,7 @@ def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
 
 
 def _take_out(row: Row, file: Any, piece: str) -> None:
-    """Move the images of a row into a file, and put references in their places."""
+    """Move the images of a row into a file, and replace them with references."""
     for picture in pictures_of(row):
         data = picture["bytes"]
         picture["bytes"] = PictureReference(piece, file.tell(), len(data), zlib.crc32(data)).to_bytes()
@@ -134,14 +136,14 @@ def _take_out(row: Row, file: Any, piece: str) -> None:
 
 
 class TaskSpool(Spool):
-    """A spool whose parts are written by tasks, one part each."""
+    """A spool whose parts are each written by a task."""
 
     def __init__(self, *arguments: Any, tasks: TaskEngine) -> None:
         super().__init__(*arguments)
         self._tasks = tasks
 
     def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
-        """Have tasks make the missing parts; yield once per record."""
+        """Run tasks that make the missing parts; yield once per record."""
         self._drop_from(0)
         sizes: list[int] = []
         done: dict[int, Done] = {}
@@ -170,12 +172,12 @@ class TaskSpool(Spool):
 # Shards
 
 AHEAD_BYTES = 8 << 20
-"""Smallest size of a request: a bucket answers a few large requests sooner than many small ones."""
+"""Minimum bytes of a request, because a bucket answers a few large requests faster than many small ones."""
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """The rows of a shard, a Parquet file with references in the storage."""
+    """The work of a task: a shard's rows, a Parquet file with references in the storage."""
 
     rows: str
     split: str
@@ -190,7 +192,7 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
         place.storage.fetch(work.rows, rows)
         shards = ShardWriter(folder, work.split, work.schema, max_shard_bytes=1 << 62)
         pictures = PictureReader(place.storage)
-        for row in read_rows(rows):  # their pictures are references
+        for row in read_rows(rows):  # these columns contain references instead of images
             for picture in pictures_of(row):
                 picture["bytes"] = pictures.read(PictureReference.from_bytes(picture["bytes"]))
             shards.add(row)
@@ -199,7 +201,7 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
 
 
 class PictureReader:
-    """Reader of images in pieces; a request also reads the following bytes, which are usually needed next."""
+    """Reader of images in stored files; a request also reads the following bytes, which are usually needed next."""
 
     def __init__(self, storage: TaskStorage) -> None:
         self._storage = storage
@@ -211,7 +213,7 @@ class PictureReader:
         Raises
         ------
         TaskError
-            If the bytes differ from those that were written.
+            If the bytes are not those that were written.
         """
         start, end = reference.start, reference.start + reference.size
         if reference.piece != self._piece or not self._start <= start <= end <= self._start + len(self._data):
@@ -224,7 +226,7 @@ class PictureReader:
 
 
 class TaskShardWriter(ShardWriter):
-    """Gathers rows with references for images into shards, and has tasks write the shards."""
+    """Gathers rows, which have references instead of images, into shards, and runs tasks that write the shards."""
 
     def __init__(
         self,
@@ -242,7 +244,7 @@ class TaskShardWriter(ShardWriter):
         self._target.mkdir(parents=True, exist_ok=True)
 
     def close(self) -> list[Path]:
-        """Have the shards written, and give them their names."""
+        """Run tasks that write the shards, and give the shards their names."""
         planned = super().close()
         shards = [self._target / path.name for path in planned]
         self.n_bytes = 0

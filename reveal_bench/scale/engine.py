@@ -1,4 +1,4 @@
-"""Runs the tasks of a stage through a storage, by processes of this machine or any executor of datatrove."""
+"""Run the tasks of a stage through a storage, by processes of this machine or any executor of datatrove."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from reveal_bench.scale.storage import TaskStorage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, record_of
 
 WORK = "work.txt"
-"""Name of the file that names the work to which the storage belongs."""
+"""Name of the file that states to which work the storage belongs."""
 LOOK_SECONDS = 0.2
 """Seconds between two checks for finished tasks of processes on this machine."""
 ELSEWHERE_SECONDS = 3.0
 """Seconds between two checks for finished tasks of other machines; a bucket bills every check."""
 PATIENCE_SECONDS = 24 * 3600.0
-"""Longest time, in seconds, without a finished task on an executor elsewhere, such as a queue of Slurm."""
+"""Maximum seconds without a finished task on an executor of other machines, such as a Slurm queue."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A finished task: its number, whether an earlier run did it (`was_done`), its pieces, and its result."""
+    """A finished task: number, whether an earlier run did the task (`was_done`), output files, and result."""
 
     number: int
     was_done: bool
@@ -38,7 +38,7 @@ class Done:
 
 
 class Executor(Protocol):
-    """The part of an executor of datatrove that runs the tasks of a stage."""
+    """The method of a datatrove executor that runs the tasks of a stage."""
 
     def run(self) -> Any:
         """Run the tasks, or submit them to a queue."""
@@ -46,7 +46,7 @@ class Executor(Protocol):
 
 
 MakeExecutor = Callable[[RunTask, int, str], Executor]
-"""Function that makes an executor of datatrove from a step, the number of tasks and the folder of datatrove's logs."""
+"""Function that makes an executor of datatrove from a step, the number of tasks and the folder for datatrove's logs."""
 
 
 def _wait_elsewhere() -> bool:
@@ -55,21 +55,22 @@ def _wait_elsewhere() -> bool:
 
 
 class TaskEngine:
-    """Tasks that run through a storage; a context manager that ends its processes.
+    """Runs tasks through a storage; a context manager that ends its processes.
 
     Parameters
     ----------
-    storage : a folder that all machines see, or ``s3://BUCKET/PREFIX``; as private as the data
-    work : name of the work, such as "build /data/set"; each storage is for a single work
+    storage : a folder that all machines see, or ``s3://BUCKET/PREFIX``; keep it as private as the data
+    work : name of the work, such as "build /data/set"; a storage serves only one work
     workers : processes on this machine, at least 1; ignored with `executor`
-    executor : makes an executor of datatrove for a stage; by default processes on this machine
+    executor : function that makes an executor of datatrove for a stage; by default, processes on this machine run the
+        tasks
     task_size : records, studies or maps of one task, at least 1
-    patience : seconds without a finished task after which an `executor` that works elsewhere is given up
+    patience : seconds without a finished task after which the engine stops waiting for an `executor` of other machines
 
     Raises
     ------
     ArgumentError
-        If an argument breaks its rule, or the storage is in use for something else.
+        If an argument is invalid, or the storage is in use for another work.
     ImportError
         If datatrove is not installed.
     """
@@ -95,7 +96,7 @@ class TaskEngine:
         self._patience = 0.0 if executor is None else patience
         self._workers = workers
         self._claim(work)
-        atexit.register(self.close)  # before multiprocessing waits for them
+        atexit.register(self.close)  # before multiprocessing waits for the processes
 
     def __enter__(self) -> TaskEngine:
         return self
@@ -121,10 +122,10 @@ class TaskEngine:
             self.storage.write(WORK, work.encode())
         else:
             if known != work:
-                raise ArgumentError("storage", f"must be used for one work, that is {work}", known)
+                raise ArgumentError("storage", f"must be used only for the work {work}", known)
 
     def run(self, stage: str, tasks: Iterable[Task]) -> Iterator[Done]:
-        """Run the tasks that are not done; yield each as it finishes, tasks of an earlier run first.
+        """Run the unfinished tasks; yield tasks that an earlier run finished, then each task when it finishes.
 
         Raises
         ------
@@ -152,13 +153,13 @@ class TaskEngine:
                 yield from self._as_they_finish(stage, waiting, lambda: not wait([running], LOOK_SECONDS).done)
                 running.result()
             except TaskError:
-                running.result()  # its own error, if any, explains more
+                running.result()  # the executor's own error, if any, explains more
                 raise
             finally:
                 executor.stop()
 
     def _hand_out(self, stage: str, tasks: Iterable[Task]) -> tuple[set[int], list[int]]:
-        """Write the tasks that are not done; return (numbers of unfinished tasks, numbers of finished tasks)."""
+        """Write the unfinished tasks to the storage; return the numbers of unfinished tasks, and of finished tasks."""
         waiting, finished = set[int](), []
         known = self.storage.names(f"{stage}/done")
         completed = self.storage.names(f"{stage}/datatrove/completions")
@@ -170,7 +171,7 @@ class TaskEngine:
                     finished.append(number)
                     continue
                 self.storage.remove(f"{stage}/done/{name}.json")
-            if name in completed:  # by a task of another identity
+            if name in completed:  # a task with another identity left this mark
                 self.storage.remove(f"{stage}/datatrove/completions/{name}")
             for place, path in task.inputs.items():
                 self.storage.upload(path, place)
@@ -179,7 +180,7 @@ class TaskEngine:
         return waiting, finished
 
     def _as_they_finish(self, stage: str, waiting: set[int], runs_on: Callable[[], bool]) -> Iterator[Done]:
-        """Yield tasks as they finish; `runs_on` waits a moment and returns True while the executor runs here."""
+        """Yield tasks as they finish; `runs_on` waits briefly, and returns True while an executor runs here."""
         last, is_running = time.monotonic(), self._make is None
         while waiting:
             for name in sorted(self.storage.names(f"{stage}/failed")):

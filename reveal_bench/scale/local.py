@@ -1,7 +1,7 @@
-"""datatrove's local executor with supervised processes: the only file that imports datatrove.
+"""Replace datatrove's local executor with supervised processes; only this module imports datatrove.
 
 datatrove's own executor uses a pool of processes, which waits for ever if a process is killed. Here a thread per
-process notices that the process died, and gives only its task to a new process.
+process notices if the process died, and gives the process's task to a new process.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ ATTEMPTS = 3
 
 
 def run_rank(request: tuple[RunTask, int, str, int]) -> bool:
-    """Run one task as datatrove does; output that it would print goes to its log in the storage."""
+    """Run one task as datatrove does, but write what datatrove would print to the task's log in the storage."""
     step, tasks, logs, rank = request
     if sys.stderr is sys.__stderr__:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - datatrove logs there as long as the process lives
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - datatrove writes to this file as long as the process lives
     LocalPipelineExecutor([step], tasks=tasks, workers=1, logging_dir=logs)._run_for_rank(rank, local_rank=1)
     return True
 
 
 class WatchedExecutor(LocalPipelineExecutor):
-    """Executor of the tasks that are not completed, which runs `workers` of them at a time.
+    """Executor of the tasks that are not completed, of which `workers` run at a time.
 
     Parameters
     ----------
     step, tasks, logs : arguments of :data:`reveal_bench.scale.engine.MakeExecutor`
-    idle : processes that wait for tasks; new processes are added and wait there for the next stage
+    idle : list of processes that wait for tasks; new processes are added to the list and wait for the next stage
     """
 
     def __init__(self, step: RunTask, tasks: int, logs: str, *, workers: int, idle: list[WorkerProcess]) -> None:
@@ -62,13 +62,13 @@ class WatchedExecutor(LocalPipelineExecutor):
                 served.result()
 
     def stop(self) -> None:
-        """Kill the running tasks; output of an unfinished task is never taken for finished."""
+        """Kill the running tasks, whose output does not count as finished."""
         self._ended = True
         for worker in list(self._busy):
             worker.kill()
 
     def _serve(self) -> None:
-        """Run task after task, in one thread."""
+        """Run one task after another in this thread."""
         while not self._ended:
             try:
                 rank = self._ranks.get_nowait()
@@ -80,14 +80,14 @@ class WatchedExecutor(LocalPipelineExecutor):
                 raise answer
 
     def _done_by_a_worker(self, rank: int) -> Any:
-        """Run a task in a process; if it dies, which may have another cause, run the task in a new process."""
+        """Run a task in a process, and in a new one if the process dies, because the task may not be the cause."""
         for _ in range(ATTEMPTS):
             if self._ended:
                 return None
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = WorkerProcess(run_rank, daemon=False)  # it may start processes also
+                worker = WorkerProcess(run_rank, daemon=False)  # not a daemon, because a task may start processes
             self._busy.append(worker)
             answer = worker.ask((*self._call, rank))
             self._busy.remove(worker)
@@ -97,4 +97,4 @@ class WatchedExecutor(LocalPipelineExecutor):
         if self._ended:
             return None
         rule = f"task {rank} of {self._call[0].stage} killed its process {ATTEMPTS} times, or memory ran out"
-        return TaskError(f"{rule}; with the process pool, the error names the file")
+        return TaskError(f"{rule}; run without --engine datatrove to see the file in the error")

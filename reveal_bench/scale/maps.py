@@ -1,4 +1,4 @@
-"""Heat maps converted by tasks: lines of a prediction file, in the order in which one machine writes them."""
+"""Convert heat maps to lines of a prediction file by tasks, in the same order as a single machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reveal_bench.scale.tasks import Task, TaskPlace
 
 
 def cut_some(place: TaskPlace, work: tuple[Sequence[Job], MapOptions]) -> dict[str, int]:
-    """Convert the maps of a task."""
+    """Convert the maps of a task to lines, and store these lines."""
     jobs, options = work
     lines = [json.dumps(cut_map(job, options)) for job in jobs]
     place.write("".join(f"{line}\n" for line in lines).encode(), ".jsonl")
@@ -24,7 +24,7 @@ def cut_some(place: TaskPlace, work: tuple[Sequence[Job], MapOptions]) -> dict[s
 
 @dataclass(frozen=True)
 class TaskMaps:
-    """A converter of maps that replaces the processes of :func:`reveal_bench.saliency_maps.predict.predict_maps`."""
+    """Converts maps by tasks, instead of the processes of :func:`reveal_bench.saliency_maps.predict.predict_maps`."""
 
     tasks: TaskEngine
 
@@ -51,6 +51,6 @@ class TaskMaps:
 
 
 def _absolute(job: Job) -> Job:
-    """Return the job with absolute paths, for processes in another folder."""
+    """Return the job with absolute paths, because tasks run in another folder."""
     files, pair, size = job
     return [replace(file, path=file.path.resolve()) for file in files], pair, size

@@ -1,7 +1,7 @@
-"""The storage of tasks' files: a folder that every machine sees, or ``s3://BUCKET/PREFIX``, through fsspec.
+"""Store the files of tasks in a folder that every machine sees, or in ``s3://BUCKET/PREFIX``, through fsspec.
 
-Names are relative, with ``/``. A file is complete or absent: in a folder it is written under another name and renamed,
-and a bucket shows an object only once all of it has arrived. Credentials and the address of a bucket come from the
+Names are relative, with ``/``. A file is complete or absent: in a folder, it is written under another name and then
+renamed; a bucket shows an object only after all of it has arrived. A bucket's credentials and address come from the
 environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from the URL.
 
 Tasks are stored as pickles, so anyone who can write to the storage can run code on the machines that use it.
@@ -47,7 +47,7 @@ class TaskStorage:
         self._fs: Any = None
         if self.is_local and not os.path.isdir(self.root):
             os.makedirs(os.path.dirname(self.root), exist_ok=True)
-            with suppress(FileExistsError):  # another task was first
+            with suppress(FileExistsError):  # another task created the file first
                 os.mkdir(self.root, 0o700)
 
     @property
@@ -72,7 +72,7 @@ class TaskStorage:
         Raises
         ------
         FileNotFoundError
-            If it does not exist.
+            If the file does not exist.
         """
         return bytes(self.fs.cat_file(self.path(name)))
 
@@ -90,7 +90,7 @@ class TaskStorage:
             self.fs.pipe_file(self.path(name), data)
 
     def upload(self, path: Path, name: str) -> None:
-        """Write a file whole from a local one."""
+        """Write a local file, whole or not at all."""
         if self.is_local:
             target = Path(self.path(name))
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -102,12 +102,12 @@ class TaskStorage:
             self.fs.put_file(str(path), self.path(name))
 
     def fetch(self, name: str, path: Path) -> None:
-        """Put a file at a local path: a hard link on the same disk, otherwise a copy."""
+        """Make a file available at a local path: by a hard link on the same disk, otherwise by a copy."""
         with replacing(path) as new:
             if self.is_local:
                 try:
                     os.link(self.path(name), new)
-                except OSError:  # another disk, or one without links
+                except OSError:  # another disk, or a disk without hard links
                     shutil.copyfile(self.path(name), new)
             else:
                 self.fs.get_file(self.path(name), str(new))

@@ -1,6 +1,6 @@
-"""The tasks of one stage of a work in a storage, and the step of a datatrove pipeline that runs one task.
+"""Define the tasks of a stage of work, how a storage records them, and the datatrove step that runs one task.
 
-In the storage a stage is a folder::
+In the storage, a stage is a folder::
 
     <stage>/tasks/00012.pkl      the task: a function of a module, and its argument
     <stage>/starts/00012-...     one per attempt: machine, process and time are in the name
@@ -9,9 +9,9 @@ In the storage a stage is a folder::
     <stage>/failed/00012.pkl     the error of a task that failed
     <stage>/datatrove/           datatrove's own logs, and its marks of completed tasks
 
-A task has an identity, a hash of everything that its outcome depends on. A finished task with the same identity is not
-run again, no matter where or when it ran. Results do not depend on the machine, so neither the order nor the number of
-machines changes the output.
+A task has an identity, a hash of everything on which the task's outcome depends. A finished task with the same identity
+is not run again, no matter where or when it ran. Results do not depend on the machine, so neither the order nor the
+number of machines changes the output.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from reveal_bench.scale.storage import TaskStorage
 
 
 class TaskError(RuntimeError):
-    """Error of a task that could not be done; finished tasks are kept."""
+    """A task could not be done; finished tasks are kept."""
 
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """The output location of a task.
+    """The place in the storage where a task puts its output.
 
     Attributes
     ----------
     number : number of the task in its stage
     attempt : 1, or more if an earlier attempt did not finish
-    files : name of each stored piece -> its sha256 and size
+    files : name of each stored piece -> sha256 and size of the piece
     """
 
     storage: TaskStorage
@@ -53,7 +53,7 @@ class TaskPlace:
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def name(self, ending: str) -> str:
-        """Return the name of a piece in the storage."""
+        """Return the full name of a piece in the storage."""
         return f"{self.stage}/pieces/{self.number:05d}{ending}"
 
     def keep(self, path: Path, ending: str) -> None:
@@ -73,7 +73,7 @@ class Task:
 
     Attributes
     ----------
-    identity : hash of everything that its outcome depends on
+    identity : hash of everything on which the outcome depends
     function : function of a module; takes a :class:`TaskPlace` and the argument, and returns the result as JSON
     argument : anything that can be pickled
     inputs : name in the storage -> local file that the task reads there
@@ -87,17 +87,18 @@ class Task:
 
 @dataclass(frozen=True)
 class RunTask:
-    """The only step of a datatrove pipeline, which runs the task of its rank."""
+    """The only step of a datatrove pipeline, which runs the task whose number is the rank."""
 
     url: str
     stage: str
 
     def __call__(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
-        """Run one task, and mark it as done."""
+        """Run one task, and mark the task as done."""
         storage, began = TaskStorage(self.url), time.time()
         host = socket.gethostname()
         task: Task = pickle.loads(storage.read(f"{self.stage}/tasks/{rank:05d}.pkl"))
-        if identity_of(storage, self.stage, rank) == task.identity:  # killed before datatrove had its own mark
+        # An earlier attempt may have been killed before datatrove marked the task.
+        if identity_of(storage, self.stage, rank) == task.identity:
             return
         earlier = sum(name.startswith(f"{rank:05d}-") for name in storage.names(f"{self.stage}/starts"))
         storage.write(f"{self.stage}/starts/{rank:05d}-{host}-{os.getpid()}-{time.time_ns()}", b"")
@@ -116,13 +117,13 @@ def _pickled(error: Exception) -> bytes:
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
-    except Exception:  # an error that cannot be unpickled
+    except Exception:  # raised for an error that cannot be unpickled
         return pickle.dumps(TaskError(f"{type(error).__name__}: {error}"))
     return data
 
 
 def record_of(storage: TaskStorage, stage: str, number: int) -> dict[str, Any]:
-    """Return the record of a finished task; empty if it is not finished."""
+    """Return the record of a finished task; empty if the task is not finished."""
     try:
         record: dict[str, Any] = json.loads(storage.read(f"{stage}/done/{number:05d}.json"))
     except FileNotFoundError:
@@ -131,5 +132,5 @@ def record_of(storage: TaskStorage, stage: str, number: int) -> dict[str, Any]:
 
 
 def identity_of(storage: TaskStorage, stage: str, number: int) -> str | None:
-    """Return the identity of a finished task; None if it is not finished."""
+    """Return the identity of a finished task; None if the task is not finished."""
     return record_of(storage, stage, number).get("identity")

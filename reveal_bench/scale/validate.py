@@ -1,8 +1,8 @@
-"""Checks a dataset folder by tasks: one task per file does the slow part, then the usual rules are applied.
+"""Check a dataset folder by tasks: one task per file does the slow part, then the usual rules are applied.
 
-A task reads one Parquet file: its sha256, and the contents of each row's images and masks. The check itself,
-:func:`reveal_bench.dataset.validate.validate_folder`, then reads the tables without their images and finds the same
-problems.
+A task reads one Parquet file, and records the file's sha256 and observations of each row's images and masks. Then
+:func:`reveal_bench.dataset.validate.validate_folder` reads the tables without images, and uses these observations to
+find the same problems.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from reveal_bench.sources.source import Problem
 
 MASK = "mask"
 Drawn = tuple[list[Problem], dict[tuple[str, str, int], str]]
-"""(problems, digests) of a row's masks, as :class:`DrawnMasks` finds them."""
+"""Problems and digests of a row's masks, as :class:`DrawnMasks` finds them."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """Observations of a row: column -> observations that replace its images, and the results of its masks."""
+    """Observations of a row: column -> observations that replace the images, and the results of the masks."""
 
     seen: dict[str, Any]
     masks: Drawn | None
@@ -54,7 +54,7 @@ class SeenRow(dict[str, Any]):
 
 
 class KnownMasks(DrawnMasks):
-    """Checker of masks that repeats the results of tasks."""
+    """Checker of masks that returns the results of tasks."""
 
     def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
         """Yield the problems that tasks found in the masks of the rows."""
@@ -67,7 +67,7 @@ class KnownMasks(DrawnMasks):
 
 
 def look_at_table(place: TaskPlace, work: tuple[Path, str]) -> dict[str, str]:
-    """Check one Parquet file of a folder, as a task; store the observations and return the file's sha256."""
+    """Check one Parquet file of a folder in a task; store the observations, and return the file's sha256."""
     opened = open_folder(work[0])
     (table,) = (table for table in tables_of(opened) if table.name == work[1])
     promised = read_promise(opened.path)[0].features
@@ -80,7 +80,7 @@ def look_at_table(place: TaskPlace, work: tuple[Path, str]) -> dict[str, str]:
 
 
 def _columns(folder: DatasetFolder, table: TableFile) -> tuple[str, ...]:
-    """Return the image columns of a table that are checked."""
+    """Return a table's columns of images that are checked."""
     kind = folder.kind
     if table.config in (kind.config, INPUTS):
         return kind.table.image_columns
@@ -92,7 +92,7 @@ def _sight(row: Row, folder: DatasetFolder, table: TableFile, features: Any) -> 
     seen = {name: _each(row[name], look) for name in _columns(folder, table)}
     masks_seen = None
     is_drawn = folder.kind.table.side_config is not None and table.config == folder.kind.config
-    if is_drawn and not any(value_faults(row, features)):  # no rule reads the masks of other rows
+    if is_drawn and not any(value_faults(row, features)):  # a row's masks are checked without other rows
         masks = DrawnMasks()
         masks_seen = list(masks.check([row], table, folder.benchmark.findings)), masks.digests
     return Sight(seen, masks_seen)
@@ -105,13 +105,13 @@ def _each(value: Any, look: Callable[[Row], Any]) -> Any:
 
 
 class TaskReader(Reader):
-    """Reader of a folder whose files tasks have checked.
+    """Reader of a dataset folder whose files tasks have checked.
 
     Parameters
     ----------
     folder : dataset folder, at a path that all machines see
-    tasks : engine of the tasks, which run immediately
-    progress : called with ("files", done, in all)
+    tasks : engine that runs the tasks, which it does immediately
+    progress : called with ("files", number done, total)
 
     Raises
     ------
@@ -142,7 +142,7 @@ class TaskReader(Reader):
             yield Task(identity, look_at_table, (self._folder.path, table.name))
 
     def sha256(self, path: Path) -> str:
-        """Return the hexadecimal sha256 of a file; for a Parquet file, a task has computed it."""
+        """Return the hexadecimal sha256 of a file, which for a Parquet file a task has computed."""
         name = path.resolve().relative_to(self._folder.path).as_posix()
         return self._sums.get(name) or super().sha256(path)
 

@@ -93,7 +93,7 @@ def test_boxes(world: World, case: str) -> None:
 
 def test_only_the_best_of_several_places_is_kept_with_a_note(world: World) -> None:
     rows, options, _ = BOXES["the best of several"]
-    note = "2 more places of an id and finding: the one with the best score was kept"
+    note = "2 more positions of an id and finding were left out: the one with the best score was kept"
     assert note in rb.convert(rows, world.folder, **options).notes
 
 
@@ -104,7 +104,7 @@ def test_an_unnamed_column_is_an_index_if_it_counts_from_0_or_1(
     rows = [{"Unnamed: 0": number, "image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]}
             for number, one in zip(numbers, (ONE, TWO), strict=True)]  # fmt: skip
     notes = rb.convert(rows, world.folder).notes
-    assert ("`Unnamed: 0` counts the rows and was left out" in notes) is counts
+    assert ("the column `Unnamed: 0`, which numbers the rows, was left out" in notes) is counts
 
 
 def test_contours_and_masks_of_coco(world: World) -> None:
@@ -184,7 +184,7 @@ def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> N
     notes = "\n".join(result.notes)
     for part in (
         "`file` read as `study_id`",
-        "left out, since the benchmark does not ask for them: sex",
+        "columns left out because the benchmark does not ask for them: sex",
         f"read under another name, ids: films/study-0.dcm as study-0 and {N_STUDIES - 1} more",
         "read under another name, findings: " + ", ".join(f"{theirs} as {ours}" for ours, theirs in NAMES.items()),
     ):
@@ -194,7 +194,7 @@ def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> N
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "nothing": ([], {}, "must hold at least one row"),
+    "nothing": ([], {}, "must have at least one row"),
     "a number": (5, {}, "must be a path, a DataFrame, a list of mappings"),
     "no file": ("nowhere.csv", {}, "must be an existing file, got nowhere.csv"),
     "no id column": ([{"a": 1}], {}, "must say which column is `image_id`, got a"),
@@ -240,7 +240,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "answers in words alone": (
         [{"image_id": ONE, "finding": "Edema", "answer": "about (12, 30)"}], {},
-        "a place, a probability, or a column for each finding, got the columns image_id, finding, answer",
+        "a position, a probability, or a column for each finding, got the columns image_id, finding, answer",
     ),
     "a column that is not there": ([{"image_id": ONE}], {"columns": {"b": "finding"}}, "must name columns of"),
     "an array without ids": (np.zeros((2, 1)), {"labels": ["Edema"]}, "must be given with `labels`"),
@@ -297,7 +297,7 @@ def test_rows_of_other_images_are_left_out_and_counted(world: World) -> None:
     assert [line["image_id"] for line in result.predictions] == [ONE]
     assert (
         result.notes == ("`bbox` read as `box`",)
-        or "left out 1 row of ids that the split does not have: 'elsewhere'" in result.notes
+        or "left out 1 row with ids that the split does not have: 'elsewhere'" in result.notes
     )
 
 

@@ -87,7 +87,7 @@ def test_a_report_is_read_by_highdicom(tmp_path: Path) -> None:
 
 def test_coordinates_that_32_bits_do_not_hold_are_counted(tmp_path: Path) -> None:
     fine = annotations(POINTED, type(POINTED)("b", "Edema", "prediction", points=((1.23456789012, 2.0),)))
-    assert dicom_sr.write(fine, tmp_path, PICTURES) == ["1 drawings’ coordinates beyond 32 bits"]
+    assert dicom_sr.write(fine, tmp_path, PICTURES) == ["1 drawings’ coordinates, rounded to 32 bits"]
 
 
 def foreign(segmentation_type: str, label: str = "Edema", **options: Any) -> Any:

@@ -120,7 +120,7 @@ def test_the_same_result_is_the_same_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "named"),
     [
-        ("Model A", "--developer must be given: the registry files a record under the developer of its model"),
+        ("Model A", "--developer must be given, because the registry's paths contain the model's developer"),
         ("/model", "names that can be folders on every system, got ''"),
         ("acme/..", "names that can be folders on every system"),
         ("con/model", "names that can be folders on every system"),
@@ -207,14 +207,14 @@ def test_cases_of_a_released_split(scored: tuple[Path, Path, Path], tmp_path: Pa
 def test_cases_that_may_not_be_public_are_refused(scored: tuple[Path, Path, Path], tmp_path: Path) -> None:
     folder, predictions, score = scored
     result = of_score(json.loads(score.read_text()), "acme/model")
-    with pytest.raises(ValueError, match="a receipt releases figures, and never cases"):
+    with pytest.raises(ValueError, match="a receipt releases scores but no cases"):
         every_eval_ever(of_receipt(receipt()), Evaluation(0), folder=folder, predictions=predictions)
     restricted = localization_folder(tmp_path / "real", n=3)
-    with pytest.raises(ValueError, match="the terms of the source forbid passing cases on, got chexlocalize"):
+    with pytest.raises(ValueError, match="the source's terms forbid passing cases on, got chexlocalize"):
         every_eval_ever(result, Evaluation(0), folder=restricted, predictions=predictions)
     other = tmp_path / "other.jsonl"
     other.write_text("")
-    with pytest.raises(ValueError, match="`predictions` must be the result's, with SHA-256"):
+    with pytest.raises(ValueError, match="`predictions` must be those of the result, with SHA-256"):
         every_eval_ever(result, Evaluation(0), folder=folder, predictions=other)
 
 

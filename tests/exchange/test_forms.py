@@ -53,19 +53,19 @@ HELD = {
 """Parts of the drawings that each format keeps; it must name the others."""
 NOT_KEPT = {
     "coco": [],
-    "cvat": ["1 empty masks: CVAT has none"],
+    "cvat": ["1 empty masks, which CVAT cannot store"],
     "label-studio": [],
-    "fiftyone": ["1 empty masks: FiftyOne has none"],
+    "fiftyone": ["1 empty masks, which FiftyOne cannot store"],
     "dicom-seg": [
-        "1 empty masks: a segment has pixels",
-        "2 drawings’ points: give --to dicom-sr for them",
-        "1 drawings’ boxes: give --to dicom-sr for them",
+        "1 empty masks, because a segment must have pixels",
+        "2 drawings’ points; export them with --to dicom-sr",
+        "1 drawings’ boxes; export them with --to dicom-sr",
         "1 drawings’ contours",
         "1 drawings’ cells of drawings without a mask",
     ],
     "dicom-sr": [
-        "4 drawings’ masks: give --to dicom-seg for them",
-        "1 drawings’ cells of drawings without anything else",
+        "4 drawings’ masks; export them with --to dicom-seg",
+        "1 drawings’ cells, the only content of these drawings",
     ],
 }
 LABELLING = {"cvat", "label-studio", "fiftyone", "dicom-sr"}
@@ -106,7 +106,7 @@ def test_the_same_drawings_give_the_same_bytes(name: str, tmp_path: Path) -> Non
 def test_labels_of_studies(name: str, tmp_path: Path) -> None:
     form, labelled = form_named(name), annotations(studies=(LABELLED, JUDGED))
     if name not in LABELLING:
-        with pytest.raises(ArgumentError, match=f"must be a form that holds labels of studies, got {name}"):
+        with pytest.raises(ArgumentError, match=f"must be a form that can store labels of studies, got {name}"):
             form.write(labelled, tmp_path, PICTURES)
         return
     assert form.write(labelled, tmp_path, PICTURES) == []
@@ -117,7 +117,7 @@ def test_labels_of_studies(name: str, tmp_path: Path) -> None:
 def test_contours_from_which_a_mask_was_filled_stay_behind_and_are_counted(name: str, tmp_path: Path) -> None:
     both = replace(MASKED, polygons=OUTLINED.polygons)
     lost = form_named(name).write(annotations(both, OUTLINED), tmp_path, PICTURES)
-    assert lost == ["the contours of 1 drawings: their masks are there"]
+    assert lost == ["contours of 1 drawings, whose masks are exported"]
 
 
 @given(MASKS)
@@ -341,7 +341,7 @@ def detection(**more: Any) -> dict[str, Any]:
     [
         ({}, "must be samples.json of a FiftyOneDataset"),
         (detection(label="Mass"), "must name findings of the benchmark"),
-        (detection(mask_path="/etc/passwd"), "must have masks within it, not in files of their own"),
+        (detection(mask_path="/etc/passwd"), "must contain its masks, not refer to files"),
         (detection(mask={"$binary": {"base64": "AAAA"}}), "must have masks that can be read"),
         (detection(confidence="high"), "must have finite numbers as confidence"),
         (detection(bounding_box=[0, 0, None, 1]), "must have finite numbers as bounding_box"),
@@ -418,7 +418,7 @@ def test_results_for_cocos_own_evaluation(tmp_path: Path) -> None:
     lost = coco.write(
         annotations(GUESSED, replace(GUESSED, image_id="b", mask=PARTS.mask, score=None)), tmp_path, PICTURES
     )
-    assert lost == ["1 predictions have no score: results.json says 1 for them"]
+    assert lost == ["1 predictions without a score: results.json gives them the score 1"]
     tool = tools.COCO(str(tmp_path / "annotations.json"))
     results = tool.loadRes(str(tmp_path / "results.json"))
     drawn = [results.annToMask(one).astype(bool) for one in results.anns.values()]

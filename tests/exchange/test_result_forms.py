@@ -93,7 +93,7 @@ def test_eval_results_of_a_receipt_say_what_was_released() -> None:
         ({"dataset": "lab/data", "revision": "main"}, "`revision` must be a commit"),
         (
             {"dataset": "lab/data", "metric": "auroc"},
-            "`metric` must be one with a figure of macro: point_hit.*, got auroc",
+            "`metric` must be a metric with a score for macro: point_hit.*, got auroc",
         ),
         (
             {"dataset": "lab/data", "metric": "grid_chance"},
@@ -166,7 +166,7 @@ def test_latex_names_the_receipt() -> None:
 
 def test_figures_of_another_submission_are_said_to_be() -> None:
     held = of_receipt(receipt(shown_of="ab" * 16))
-    caveat = f"shown: submission {'ab' * 16}"
+    caveat = f"those of submission {'ab' * 16}"
     (entry,) = yaml.safe_load(eval_results(held, dataset="lab/data"))
     for text in (entry["notes"], markdown_table(held), latex_table(held)):
         assert caveat in text
@@ -206,8 +206,8 @@ def test_a_receipt_that_does_not_hold_is_refused(
         (json.dumps(SCORE | {"schema": 2}), {}, "`schema` of a score document must be 1, got 2"),
         (json.dumps(SCORE | {"protocol": None}), {}, "must have the fields of `score --json`"),
         (json.dumps(SCORE | {"estimates": [figure(value=1e300)]}), {}, "must have the fields of `score --json`"),
-        (json.dumps(SCORE), {"trusted_key": "k"}, "which nobody signed"),
-        (json.dumps(receipt()), {"model": "Another"}, "states its own"),
+        (json.dumps(SCORE), {"trusted_key": "k"}, "which is not signed"),
+        (json.dumps(receipt()), {"model": "Another"}, "which states the model"),
     ],
 )
 def test_what_is_no_result_is_refused(tmp_path: Path, text: str, options: dict[str, str], named: str) -> None:

@@ -128,7 +128,7 @@ def test_the_command_takes_what_the_analysis_tells(tmp_path: Path, rng: np.rando
         (VAN_DYKE, {"difference": "much"}, "`difference` must be a number, got 'much'"),
         (VAN_DYKE, {"margin": -1}, "`margin` must be above 0, got -1.0"),
         (VAN_DYKE, {"margin": 0.05, "difference": -0.05}, "`difference` must be above minus the margin"),
-        (VAN_DYKE, {"difference": 0.1, "n_readers": 1}, "`n_readers` must be at least 2 where readers are random"),
+        (VAN_DYKE, {"difference": 0.1, "n_readers": 1}, "`n_readers` must be at least 2 if readers are random"),
         (VAN_DYKE, {"difference": 0.1, "n_readers": [4.5]}, "`n_readers` must be whole numbers from 1 .*, got 4.5"),
         (VAN_DYKE, {"difference": 0.1, "n_readers": []}, "`n_readers` must be whole numbers"),
         (VAN_DYKE, {"difference": 0.1, "n_cases": 1}, "`n_cases` must be at least 2, got 1"),

@@ -110,14 +110,14 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([], "`rows` must hold a reading, got none"),
+        ([], "`rows` must have a reading, got none"),
         ([{"reader": "R1", "case": "a"}], "must have the columns reader, case, score, got no score among reader, case"),
         (changed(3, score=float("nan")), "must have a number as `score`, in row 4, got nan"),
         (changed(3, score="high"), "must have a number as `score`, in row 4, got 'high'"),
         (changed(3, truth=2), "must have 0 or 1 as `truth`, in row 4, got 2"),
-        (changed(4, truth=0), "must give a case one truth, in row 5 case 'a' has another than 1, got 0"),
+        (changed(4, truth=0), "must give each case one truth, but row 5 contradicts the earlier 1 of case 'a', got 0"),
         (ROWS[:-1], "1 of 16 readings are missing, got none of case 'd' by reader 'R2' with modality 'DX'"),
-        ([*ROWS, ROWS[0]], "must hold a reading once, row 17 is row 1 again"),
+        ([*ROWS, ROWS[0]], "must have each reading once, but row 17 repeats row 1"),
     ],
 )
 def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], message: str) -> None:
@@ -151,7 +151,7 @@ def test_readers_may_have_read_different_cases_where_that_is_said() -> None:
     rows = [row for row in ROWS if (row["reader"], row["case"]) not in {("R1", "a"), ("R2", "d")}]
     study = read_study(rows, partly_crossed=True)
     assert np.isnan(study.scores[:, :, study.cases.index("a")]).tolist() == [[True, False]] * 2
-    with pytest.raises(ValueError, match=r"or `partly_crossed` be set; 4 of 16 readings are missing"):
+    with pytest.raises(ValueError, match=r"or `partly_crossed` must be set; 4 of 16 readings are missing"):
         read_study(rows)
     with pytest.raises(ValueError, match=r"with every modality; 1 of 12 readings are missing, got none of case 'c' by"):
         read_study(rows[:-1], partly_crossed=True)
@@ -162,7 +162,7 @@ def test_a_system_must_have_read_what_readers_read() -> None:
     study = read_study(rows, partly_crossed=True)
     assert np.isnan(beside_readers(study, "R2").scores[0, 0]).tolist() == np.isnan(study.scores[0, 0]).tolist()
     with pytest.raises(
-        ValueError, match=r"every case that another reader read, 1 are missing, got no reading of .*'a'"
+        ValueError, match=r"every case that another reader read, but 1 are missing, got no reading of .*'a'"
     ):
         beside_readers(study, "R1")
 

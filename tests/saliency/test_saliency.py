@@ -114,7 +114,7 @@ def test_every_option_says_what_it_does(world: Any, folder_of_maps: Path, tmp_pa
     published = made(smooth=5, smoothing="published")
     assert np.array_equal(mask(published[0]), otsu_mask(heat, size, fill=True, published_smoothing=5))
     assert published[0]["point"] == made()[0]["point"]
-    with pytest.raises(ArgumentError, match="must be 'published' with a `smooth` and Otsu's threshold alone"):
+    with pytest.raises(ArgumentError, match="may be 'published' only with `smooth` above 0 and Otsu's threshold"):
         made(smoothing="published")
     with pytest.raises(ArgumentError, match="must be box or gaussian or published, got 'mean'"):
         made(smoothing="mean")
@@ -235,12 +235,12 @@ def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_
     words = ("saliency", maps, folder, "--split", "validation", "--out", tmp_path / "out.jsonl", "--gate", "tuned")
     assert "must be given if" in call(*words, expect=1).stderr
     missing = call(*words, "--tune-split", "test", expect=1).stderr
-    assert "must hold maps called <image>_<finding> of the split" in missing  # none of validation
+    assert "must have maps of the split called <image>_<finding>" in missing  # none of validation
     assert not (tmp_path / "out.jsonl.gates.csv").exists()
     with pytest.raises(ArgumentError, match="must be 'ours' or 'published', got 'mine'"):
         rb.tune_gates(maps, folder, split="test", rule="mine")
     np.savez(maps / f"{records[0].image_id}_Edema.npz", map=HEAT)
-    with pytest.raises(ArgumentError, match="must have a probability each, for gates to be tuned"):
+    with pytest.raises(ArgumentError, match="must each have a probability, without which gates cannot be tuned"):
         rb.tune_gates(maps, folder, split="test")
 
 
@@ -358,9 +358,9 @@ def test_lists_of_files_and_arrays_are_taken_as_a_folder_is(world: Any, folder_o
     assert repr(scored[0]) == repr(scored[1])  # NaN are no different
     (first, *_) = arrays
     for wrong, message in (
-        ({"a": HEAT}, "must be given by pairs (image, finding), got 'a'"),
+        ({"a": HEAT}, "must have keys (image, finding), got 'a'"),
         ({(first[0], "Edoema"): HEAT}, "must name findings of the benchmark"),
-        ({("elsewhere", "Edema"): HEAT}, "must hold maps of images of the split, got 1 of others"),
+        ({("elsewhere", "Edema"): HEAT}, "must have maps of images of the split, got 1 of others"),
         ({first: np.full((2, 2), np.nan)}, "must be maps: "),
         ({first: (HEAT, 7)}, "`prob` must be a number in [0, 1], got 7"),
         ([], "must be one folder or several, got none"),
@@ -379,17 +379,17 @@ def test_files_with_the_maps_of_several_findings(tmp_path: Path) -> None:
         ("p1_s1", "Edema"): 11, ("p1_s1", "Airspace Opacity"): 12, ("p1_s10", "Edema"): 11,
         ("p1_s10", "Pleural Effusion"): 22,
     }  # fmt: skip
-    with pytest.raises(ArgumentError, match="must say with `names` which findings an array of several maps has"):
+    with pytest.raises(ArgumentError, match="must come with `names`, the findings of an array of several maps"):
         find_maps(tmp_path, IDS, FINDINGS)
 
 
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("p1_s1_Edema.npy", b"\x93NUMPY", "must be a whole file of arrays"),
-        ("p1_s1_Edema.npz", b"PK\x03\x04", "must be a whole file of arrays"),
-        ("p1_s1_Edema.safetensors", b"\x08\x00", "must be a whole file of arrays"),
-        ("p1_s1_Edema.png", b"\x89PNG\r\n", "must be a whole picture"),
+        ("p1_s1_Edema.npy", b"\x93NUMPY", "must be a complete file of numeric arrays"),
+        ("p1_s1_Edema.npz", b"PK\x03\x04", "must be a complete file of numeric arrays"),
+        ("p1_s1_Edema.safetensors", b"\x08\x00", "must be a complete file of numeric arrays"),
+        ("p1_s1_Edema.png", b"\x89PNG\r\n", "must be a complete picture"),
         ("p1_s1_Edema.pkl", b"cos\nsystem\n.", "it names 'os.system'"),
     ],
 )
@@ -412,7 +412,7 @@ def test_maps_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             read_map(file)
     (tmp_path / "p1_s1_Edema_map.npy").write_bytes(b"")
-    with pytest.raises(ArgumentError, match=r"must hold one map of \(p1_s1, Edema\), got p1_s1_Edema.npy and"):
+    with pytest.raises(ArgumentError, match=r"must have one map of \(p1_s1, Edema\), got p1_s1_Edema.npy and"):
         find_maps(tmp_path, IDS, FINDINGS)
 
 
@@ -426,7 +426,7 @@ def test_wrong_arguments_are_one_sentence(world: Any, folder_of_maps: Path, tmp_
         (("--gate", table), "each finding once, got"),
         (("--gate", "2"), "--gate must be a number of at least 0 and at most 1"),
         (("--split", "other"), "must be one of the splits"),
-        (("--ensemble", tmp_path), "must hold maps called <image>_<finding> of the split"),
+        (("--ensemble", tmp_path), "must have maps of the split called <image>_<finding>"),
     ):
         assert message in call(*words, *more, expect=1).stderr, more
     table.write_text("prob_threshold,task\n0.5,Edema\n")
@@ -485,5 +485,5 @@ def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, t
     first = sorted(folder_of_maps.iterdir())[0]
     (some / first.name).write_bytes(first.read_bytes())
     assert rb.score_maps(some, world.folder, split="released").rows.n_missing == len(result.rows.findings) - 1
-    with pytest.raises(ArgumentError, match="must be in pixels where an image has no spacing"):
+    with pytest.raises(ArgumentError, match="must be in pixels if an image has no spacing"):
         rb.score_maps(some, world.folder, split="released", in_mm=True)

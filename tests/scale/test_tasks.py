@@ -84,7 +84,7 @@ def test_storage_is_a_folder_or_a_bucket(url: str) -> None:
 
 def test_a_storage_is_for_one_work(tmp_path: Path) -> None:
     TaskEngine(tmp_path / "storage", work="build /a")
-    with pytest.raises(ArgumentError, match="`storage` must be used for one work, that is build /b, got build /a"):
+    with pytest.raises(ArgumentError, match="`storage` must be used only for the work build /b, got build /a"):
         TaskEngine(tmp_path / "storage", work="build /b")
 
 
