@@ -103,7 +103,7 @@ def test_heat_maps_and_the_commands(world: Any, tmp_path: Path) -> None:
     n_maps = len(list(maps.iterdir()))
     assert len(list((tmp_path / "storage" / "maps" / "done").iterdir())) == -(-n_maps // 10)
     refused = call("saliency", maps, world.folder, "--out", out, "--storage", tmp_path / "storage", expect=1)
-    assert "--storage must be given with --engine datatrove" in refused.stderr
+    assert "--storage needs --engine datatrove" in refused.stderr
     refused = call(*words, "--executor", "nowhere.py:slurm", expect=1)
     assert "--executor must be FILE.py:FUNCTION of an existing file, got 'nowhere.py:slurm'" in refused.stderr
     call("build", maps, "--source", "chexlocalize", "--out", tmp_path / "new", "--engine", "datatrove", expect=1)
