@@ -1,12 +1,12 @@
-"""Sources: they read a raw download into records, from which a dataset folder is built.
+"""Readers of raw downloads: each source converts one kind of download into records for a dataset folder.
 
-:data:`SOURCE_MODULES` lists the sources that are understood, one for each row of
-:data:`reveal_bench.benchmarks.SOURCES`; :func:`detect_source` finds the one whose download a folder is. Each source
-reads its download into records, and :func:`reveal_bench.dataset.build.build_folder` writes those.
+:data:`SOURCE_MODULES` has one source for each entry of :data:`reveal_bench.benchmarks.SOURCES`. :func:`detect_source`
+returns the source that recognises a folder. :func:`reveal_bench.dataset.build.build_folder` writes the records to a
+dataset folder.
 
-To add a source: its module here, its row in :data:`reveal_bench.benchmarks.BENCHMARKS`, for a new benchmark its card
-``dataset_cards/<benchmark>.md``, a function of :mod:`reveal_bench.phantom` that writes its layout, and a section of
-``docs/sources.md``. All lists of sources are made from the rows.
+To add a source, write its module here, its entry in :data:`reveal_bench.benchmarks.BENCHMARKS`, a function of
+:mod:`reveal_bench.phantom` that writes a synthetic download, and a section of ``docs/sources.md``. A new benchmark also
+needs its card ``dataset_cards/<benchmark>.md``. All lists of sources are made from these entries.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["SOURCE_MODULES", "BuildError", "SourceModule", "Inspection", "Proble
 
 Result = TypeVar("Result")
 
-_LOOKED_AT = 200  # files of a folder that no source recognises
-_DICOM_START = 140  # bytes that show whether a file is DICOM
+_LOOKED_AT = 200  # files searched for DICOM if no source recognises a folder
+_DICOM_START = 140  # leading bytes that show whether a file is DICOM
 
 
 def _within_download(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return the function of a source so that it follows no link out of the download, and refuses endless nesting."""
+    """Return a source's function, wrapped to follow no link out of the download and to reject extreme nesting."""
 
     @wraps(function)
     def guarded(root: Path, **options: Any) -> Result:
@@ -45,7 +45,7 @@ def _within_download(function: Callable[..., Result]) -> Callable[..., Result]:
             with reading_download(root, *beside, mapping, options.get("pictures")):
                 return function(root, **options)
         except RecursionError:
-            rule = "must not have folders or documents that are nested hundreds of levels deep"
+            rule = "must not contain folders or documents nested hundreds of levels deep"
             raise ArgumentError("root", rule, root) from None
 
     return guarded
@@ -66,11 +66,11 @@ def _source_module(name: str) -> SourceModule:
 
 
 SOURCE_MODULES: dict[str, SourceModule] = {name: _source_module(name) for name in SOURCES}
-"""Name of a source -> the functions that read it."""
+"""Name of a source -> its functions for reading a download."""
 
 
 def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
-    """Return the source whose download `root` is; if `mapping` names a mapping of boxes, that is own-boxes.
+    """Return the source that recognises the download `root`, or own-boxes if `mapping` describes a table of boxes.
 
     Raises
     ------
@@ -87,10 +87,10 @@ def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
     if confidence[best] <= 0:
         film = _first_dicom(root)
         if film is not None:
-            rule = "must hold a table of labels beside its DICOM files (CSV, TSV, Excel or JSON, a row per study)"
+            rule = "must contain a table of labels beside its DICOM files (CSV, TSV, Excel or JSON, a row per study)"
             raise ArgumentError("root", rule, f"{film} and no table")
         names = ", ".join(SOURCE_MODULES)
-        raise ArgumentError("root", f"must be a download of one of {names}, recognised none in {root}")
+        raise ArgumentError("root", f"must be a download of one of {names}; none is recognised in {root}")
     return SOURCE_MODULES[best]
 
 

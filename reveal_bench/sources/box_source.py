@@ -1,7 +1,8 @@
-"""The skeleton of a source of boxes. The module of a source fills a :class:`BoxSource` with the parts that differ: how
-to find the files of the download, how to parse them, and how to make records once the pictures are found. The order of
-the steps is the same for all sources: read all tables, compare their counts with the published ones, look for the
-pictures, raise all problems together.
+"""Steps shared by the sources of bounding boxes: find files, parse tables, check counts, find pictures, make records.
+
+The module of a source fills a :class:`BoxSource` with what differs: how to find the files of its download, how to parse
+them, and how to make records once the pictures are found. Every source first reads all tables and compares their counts
+with the published counts. It then searches for the pictures and raises all problems together.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from reveal_bench.sources.boxes import Faults, PictureFolder, PictureKind, count
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Record, SourceData
 
 Parsed = TypeVar("Parsed")
-"""Contents of a source's tables, in a form of its own."""
+"""Parsed tables of a source; each source has its own type for them."""
 
 
 @dataclass
 class BoxBuild(Generic[Parsed]):
-    """The state of one `read`: its options, the contents of the tables, and the problems noted so far."""
+    """Options, parsed tables and problems so far of one call of :meth:`BoxSource.read`."""
 
     root: Path
     files: Mapping[str, Path]
@@ -34,12 +35,12 @@ class BoxBuild(Generic[Parsed]):
     workers: int
 
     def films(self, suffixes: Sequence[str], *, kind: PictureKind = "picture") -> PictureFolder:
-        """Return the pictures in the folder that the user names, or else in the download.
+        """Return the pictures below the folder that the user named, by default below the download.
 
         Raises
         ------
         ValueError
-            If the folder that the user names has no pictures, or pictures are needed and missing.
+            If no picture is found although the user named a folder or pixels are embedded.
         """
         folder = self.root if self.root.is_dir() else self.root.parent
         embed = self.pixels == "embed"
@@ -52,9 +53,9 @@ class BoxBuild(Generic[Parsed]):
         )
 
     def settle(self) -> None:
-        """Raise all problems together, or turn them into warnings.
+        """Raise one error with all problems, or turn them into warnings if `keep_going`.
 
-        ``faults.bad`` then has the ids of images to leave out.
+        ``faults.bad`` then contains the ids of the images to leave out.
         """
         self.faults.settle(self.warnings, keep_going=self.keep_going)
 
@@ -69,12 +70,12 @@ class BoxSource(Generic[Parsed]):
     Attributes
     ----------
     name : name of the source
-    needs : contents that `root` must have, as the error message puts it
+    needs : contents that `root` must have, in the words of the error message
     published : counts that the source publishes
-    find : returns role -> file of a download; an empty dict if `root` is not a download
-    parse : returns the contents of the files, and notes problems
-    count : returns counts of the parsed contents, which are compared with `published` as far as that has them
-    make : returns splits and extra tables, after finding the pictures and settling all problems
+    find : returns a dict from role to file, which is empty if `root` is not a download of this source
+    parse : returns the parsed files, and notes their problems
+    count : returns counts of the parsed files; the counts that `published` also has are compared with it
+    make : finds the pictures, settles all problems, and returns (splits, extra tables)
     """
 
     name: str
@@ -86,11 +87,11 @@ class BoxSource(Generic[Parsed]):
     make: Callable[[BoxBuild[Parsed]], tuple[Splits, Sequence[Extra]]]
 
     def detect(self, root: Path) -> float:
-        """Return 1 if `root` is, or holds, the annotations under a published name; else 0."""
+        """Return 1 if `root` is or contains an annotation file with its published name, else 0."""
         return 1.0 if self.find(Path(root)) else 0.0
 
     def inspect(self, root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
-        """Count the entries of the tables, and list their problems; `pictures` are ignored.
+        """Count the entries of the tables and list their problems; `pictures` and `workers` are ignored.
 
         Raises
         ------
@@ -117,12 +118,12 @@ class BoxSource(Generic[Parsed]):
         pictures: Path | None = None,
         workers: int = 1,
     ) -> SourceData:
-        """Return records per split, and the extra tables of the source.
+        """Return the records of each split and the source's extra tables.
 
         Parameters
         ----------
         root : folder of the download, or its main file
-        pixels : with "withhold", pictures are needed only if no table has their sizes; pictures that are present are
+        pixels : with "withhold", pictures are needed only if no table states their sizes; pictures that are present are
             hashed
         keep_going : leave out images with a problem instead of raising
         pictures : folder with the pictures at any depth, `root` by default
@@ -131,9 +132,9 @@ class BoxSource(Generic[Parsed]):
         Raises
         ------
         BuildError
-            With every problem of the tables, and every picture that is not there or cannot be read.
+            With every problem of the tables, and every missing or unreadable picture.
         ValueError
-            If `root` does not hold the annotations, or pictures are needed and missing.
+            If `root` does not contain the annotations, or all pictures are missing although they are needed.
         """
         root = Path(root)
         files, faults = self._files(root), Faults()

@@ -4,15 +4,15 @@ Conventions
 -----------
 * A problem belongs to an image or to a file. With ``keep_going`` an image with a problem is left out with all its
   boxes, because a reference without one of its boxes would be wrong. A broken file stops the build.
-* A box is ``[x, y, width, height]``, kept as the source draws it. It may stick out of its image by rounding
-  (:data:`SLACK` pixels); the part outside has no pixels. `area_px` counts the pixels whose centres are in the union of
-  a finding's boxes, `bbox_xywh` is the box around them all.
-* Files are found below the root by name; a folder with very many subfolders is taken for a tree of pictures and not
-  searched.
-* A picture belongs to the image whose id is the stem of its file name; two pictures with one stem are a problem of that
-  image.
-* If pixels are embedded, every image needs its picture. If they are withheld, pictures are still looked for, because
-  their hashes verify a user's own copies; a warning counts the images without a picture.
+* A box is ``[x, y, width, height]``, stored as the source drew it. Because of rounding it may extend beyond its image
+  by :data:`SLACK` pixels; the part outside covers no pixels. `area_px` counts the pixels whose centres are in the union
+  of a finding's boxes; `bbox_xywh` is the smallest box around all of them.
+* Files are found below the root by name; a folder with more than :data:`MANY` subfolders is assumed to contain pictures
+  and is not searched.
+* A picture belongs to the image whose id is the stem of its file name; two pictures with the same stem are a problem of
+  that image.
+* If pixels are embedded, every image needs its picture. If pixels are withheld, pictures are still used where present,
+  because their hashes let users verify their own copies; a warning counts the images without a picture.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from datasets import Features
 
 
-NO_PATIENTS = "the source does not identify patients: every image counts as one, also in a holdout"
+NO_PATIENTS = "the source does not identify patients: every image counts as a separate patient, also in a holdout"
 """Warning for sources that do not identify patients: two images of one patient look like two patients."""
 SLACK = 1.0
-"""Largest number of pixels by which a box may stick out of its image."""
+"""Largest number of pixels by which a box may extend beyond its image."""
 NIH_SIDE = 1024
-"""Width and height of every frame of NIH ChestX-ray14 as several sources show it, in pixels."""
+"""Width and height, in pixels, of the NIH ChestX-ray14 images that several sources annotate."""
 LIMITS = TableLimits(rows=500_000)
-"""Limits on a table of boxes, each of which becomes several objects."""
+"""Limits on a table of boxes; each of its rows becomes several Python objects."""
 DEPTH, MANY = 5, 60
-"""Depth of the search for tables; a folder with more than MANY subfolders counts as a tree of pictures."""
+"""Levels of folders searched for tables, and number of subfolders above which a folder counts as a tree of pictures."""
 
 
 @dataclass
 class Faults:
-    """Problems found while reading, and the images that they make unusable."""
+    """Problems of a download, and the ids of the images that they make unusable (`bad`)."""
 
     problems: DownloadProblems = field(default_factory=DownloadProblems)
     bad: set[str] = field(default_factory=set)
@@ -70,7 +70,7 @@ class Faults:
             self.bad.add(image_id)
 
     def settle(self, warnings: list[str], *, keep_going: bool) -> None:
-        """Raise all problems together, or turn them into warnings; `bad` then has the ids of images to leave out.
+        """Raise one error with all problems, or turn them into warnings; the caller leaves out the images in `bad`.
 
         Raises
         ------
@@ -82,12 +82,12 @@ class Faults:
         warnings.extend(f"left out: {problem}" for problem in self.problems)
         if self.bad:
             verb = "is" if len(self.bad) == 1 else "are"
-            warnings.append(f"{count_text(len(self.bad), 'image')} {verb} left out for these problems")
+            warnings.append(f"{count_text(len(self.bad), 'image')} {verb} left out because of these problems")
 
 
 @dataclass(frozen=True, slots=True)
 class BoxRow:
-    """One row of a table: its 1-based line number (or the entry's name in JSON), and its stripped values by column."""
+    """A table row: its 1-based line number (in JSON, the entry's name) and its stripped values by column."""
 
     file: str
     line: int | str
@@ -97,14 +97,15 @@ class BoxRow:
         return self.values[column]
 
     def problem(self, column: str, rule: str, value: object) -> Problem:
-        """Return a problem of this row."""
+        """Return a problem with this row's file and line."""
         return Problem(self.file, self.line, column, rule, str(value))
 
 
 def find_file(root: Path, *patterns: str) -> Path | None:
-    """Return the file below `root`, or `root` itself, that fits the first pattern with a match.
+    """Return the file below `root`, or `root` itself, that matches one of `patterns`; None without a match.
 
-    None if no pattern has one. Of several files the one in the shallowest folder is returned.
+    Earlier patterns take precedence. If several files match the same pattern, the file in the shallowest folder is
+    returned.
     """
     root = Path(root)
     if root.is_file():
@@ -118,7 +119,7 @@ def find_file(root: Path, *patterns: str) -> Path | None:
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each folder with its visible files, shallow folders first; picture trees are not entered."""
+    """Yield (folder, names of its visible files), shallow folders first; trees of pictures are not entered."""
     level = [root] if root.is_dir() else []
     for _ in range(DEPTH + 1):
         below: list[Path] = []
@@ -134,7 +135,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def find_files(root: Path, patterns: Mapping[str, Sequence[str]]) -> dict[str, Path]:
-    """Return role -> file, as :func:`find_file` finds it; roles without a matching file are left out."""
+    """Return a dict from role to the file that :func:`find_file` finds; roles without a match are left out."""
     paths = {role: find_file(root, *names) for role, names in patterns.items()}
     return {role: path for role, path in paths.items() if path is not None}
 
@@ -142,10 +143,10 @@ def find_files(root: Path, patterns: Mapping[str, Sequence[str]]) -> dict[str, P
 def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
     """Return True if a download says that it is synthetic.
 
-    The notice must be in `root`, or each of `files` must have one beside it or in a folder above it within `root`.
+    A notice must be in `root`, or for each of `files` in its folder or in a parent folder within `root`, because
+    archives may have been unpacked into subfolders.
 
-    An archive may have been unpacked into a folder of its own. Folders above `root` are ignored: a notice beside real
-    data must not make them synthetic.
+    Folders above `root` are ignored: a notice beside real data must not mark the data as synthetic.
     """
     if source.is_synthetic(root):
         return True
@@ -158,7 +159,7 @@ def read_table(
 ) -> list[BoxRow]:
     """Return the rows of a table, which may be compressed by gzip or be the only file of a zip archive.
 
-    If a column is missing, note a problem of the file and return no rows. An unknown column gives a warning.
+    If a column is missing, note a problem of the file and return no rows. An unknown column causes a warning.
     """
     problems = DownloadProblems()
     table = scan_table(path, path.name, problems, may_be_empty=True, limits=LIMITS)
@@ -177,7 +178,7 @@ def read_table(
 
 
 def known_finding(name: str, vocabulary: Sequence[str]) -> tuple[str | None, str]:
-    """Return (label, text): the label's canonical spelling, or None if unknown, and the text for an error message."""
+    """Return (label, text): the canonical spelling, or None if the name is unknown, and a text for an error message."""
     finding = canonical_finding(name, vocabulary)
     return finding, repr(name) if finding is not None else hint(name, vocabulary)
 
@@ -191,9 +192,9 @@ def read_box(
     form: Literal["xywh", "xyxy"],
     size: tuple[int, int] | None,
 ) -> Box | None:
-    """Return the checked box of a row, or None after noting a problem.
+    """Return the box of a row, or None after noting why it is invalid.
 
-    Without a `size`, only the numbers are checked, not their place in the image.
+    Without a `size`, the check whether the box is in the image is omitted.
     """
     texts = [row[column] for column in columns]
     try:
@@ -221,7 +222,7 @@ def xyxy_to_xywh(corners: Box) -> Box:
 
 
 def box_problem(box: Box, size: tuple[int, int] | None) -> str | None:
-    """Return the rule that a box of finite numbers breaks in an image of `size` (height, width), or None."""
+    """Return the rule broken by a box of finite numbers in an image of `size` (height, width); None if it is valid."""
     x, y, width, height = box
     if width <= 0 or height <= 0:
         return "must have width and height above 0"
@@ -242,7 +243,7 @@ def annotate_boxes(
     reader: Reader = "ground_truth",
     reader_id: str | None = None,
 ) -> Annotation:
-    """Return one reader's annotation of one finding, made from at least one box; the boxes must have been checked."""
+    """Return a reader's annotation of a finding from at least one box; the boxes must be valid."""
     return Annotation(
         finding=finding,
         reader=reader,
@@ -258,7 +259,7 @@ def annotate_boxes(
 def annotate_mask(
     finding: str, rle: Rle, n_instances: int, *, polygons: Polygons = (), boxes: Sequence[Box] = ()
 ) -> Annotation:
-    """Return the ground truth of one finding, made from its mask and, if the source has them, contours and boxes."""
+    """Return the ground-truth annotation of a finding from its mask and the source's contours and boxes, if any."""
     mask = pack_masks([rle])
     x, y, width, height = mask.boxes_xywh()[0].tolist()
     return Annotation(
@@ -274,7 +275,7 @@ def annotate_mask(
 
 
 def reader_rows(pairs: Iterable[tuple[str, str]]) -> list[Extra]:
-    """Return the table `readers`, made from (image_id, reader) of each image that a reader read; [] without pairs."""
+    """Return the extra table ``readers`` of `pairs` (image_id, reader who read the image); [] without pairs."""
     rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in pairs]
     return [Extra("readers", _reader_features, rows, key="image_id")] if rows else []
 
@@ -295,9 +296,9 @@ def nih_record(
     view: str = "UNKNOWN",
     view_raw: str | None = None,
 ) -> LocalizationRecord:
-    """Return the record of a frame of NIH ChestX-ray14.
+    """Return the record of an image of NIH ChestX-ray14.
 
-    `study_id` repeats the image id, and so does an unknown `patient_id`.
+    The image id is also the `study_id` and, if the patient is unknown, the `patient_id`.
     """
     return LocalizationRecord(
         image_id=image_id,
@@ -314,7 +315,7 @@ def nih_record(
 
 
 def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> list[str]:
-    """Return a warning for each count that differs from the published one."""
+    """Return a warning for each count that differs from the published count."""
     return [
         f"{what}: the source publishes {expected:,}, this download has {counts[what]:,}"
         for what, expected in published.items()
@@ -327,9 +328,9 @@ PictureKind = Literal["picture", "dicom", "png16"]
 
 @dataclass(frozen=True)
 class PictureFolder:
-    """Pictures below a folder by the stems of their file names; `doubles` has the further file of a repeated stem.
+    """Pictures below a folder by the stems of their file names; `doubles` has a further file for a repeated stem.
 
-    `need_all` says whether an image without a picture is a problem.
+    `need_all` is True if an image without a picture is a problem.
     """
 
     root: Path
@@ -381,10 +382,10 @@ class PictureFolder:
     def picture(
         self, image_id: str, faults: Faults, *, file: str = "pictures", row: int | str | None = None
     ) -> PictureFile | None:
-        """Return the picture of an image, published as PNG unless its bytes pass unchanged.
+        """Return the picture of an image, or None if it is missing or if two files have its name.
 
-        Return None if the picture is missing. A missing picture that is required, or a second picture of the same name,
-        is noted as a problem of `file`, at `row` or, without one, at the image's id.
+        A missing picture is noted as a problem if `need_all`; two files are always a problem. The problem names `file`
+        and `row`, or the image id if `row` is None.
         """
         path = self.paths.get(image_id)
         if path is None and not self.need_all:
@@ -393,14 +394,14 @@ class PictureFolder:
             rule, value = f"must exist for {image_id}", "no such file"
             if path is not None:
                 both = f"{self._relative_name(path)} and {self._relative_name(self.doubles[image_id])}"
-                rule, value = "must be the only file of its name", both
+                rule, value = "must be the only file with its name", both
             faults.add(Problem(file, image_id if row is None else row, "picture", rule, value), image_id)
             return None
         name = path.name if self.kind == "picture" else f"{image_id}.png"
         return PictureFile(path, name, self._relative_name(path), self.kind)
 
     def pictures_of(self, first_rows: Mapping[str, BoxRow], faults: Faults) -> dict[str, PictureFile]:
-        """Return image id -> picture for the images that have one; problems name the first row of the image."""
+        """Return a dict from image id to picture; problems name the first row of the image."""
         pictures = {
             image_id: self.picture(image_id, faults, file=row.file, row=row.line)
             for image_id, row in first_rows.items()
@@ -435,12 +436,12 @@ def no_pictures(n_images: int, what_else: str = "") -> list[str]:
 
 
 def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, workers: int = 1) -> dict[str, Header]:
-    """Return image id -> header of DICOM pictures, except those noted as unreadable or without pixels.
+    """Return a dict from image id to DICOM header; a picture that is unreadable or has no pixels is noted as a problem.
 
     Parameters
     ----------
     pictures : image id -> picture
-    workers : processes that read; with more than one the calling script needs the ``__main__`` guard of
+    workers : number of reading processes; with more than one, the calling script needs the ``__main__`` guard of
         `multiprocessing`
     """
     paths = [picture.path for picture in pictures.values()]

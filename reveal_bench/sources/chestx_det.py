@@ -1,19 +1,20 @@
-"""ChestX-Det: boxes and polygons of thirteen findings on NIH ChestX-ray14 frames.
+"""ChestX-Det: boxes and polygons of thirteen findings on NIH ChestX-ray14 images.
 
-Source: Deepwise-AILab/ChestX-Det-Dataset, ``ChestX_Det_test.json`` (and ``_train``), annotations under Apache-2.0.
-A JSON list, one entry per image: ``{"file_name": "36302.png", "syms": [...], "boxes": [[x0, y0, x1, y1], ...],
-"polygons": [[[x, y], ...], ...]}``, three parallel lists with one element per instance.
+Source: Deepwise-AILab/ChestX-Det-Dataset, ``ChestX_Det_test.json`` (and ``_train``), annotations under Apache-2.0. Each
+file is a JSON list with an entry per image: ``{"file_name": "36302.png", "syms": [...], "boxes": [[x0, y0, x1, y1],
+...], "polygons": [[[x, y], ...], ...]}``, where the three lists have one element per instance.
 
 Conventions
 -----------
 * Every picture is 1024 x 1024 pixels; coordinates are whole pixels in [0, 1024].
-* Several instances of one finding become one annotation: the union of their polygons, filled by
-  :func:`reveal_bench.masks.rasterize_polygons`; `n_instances` counts them; the box is the tight box of the union.
-  The source's own boxes are kept in `boxes_xywh`.
+* Several instances of one finding become one annotation. Its mask is the union of their polygons, filled by
+  :func:`reveal_bench.masks.rasterize_polygons`, its box is the tight box of that union, and `n_instances` is their
+  number. The source's own boxes are kept in `boxes_xywh`.
 * All thirteen findings were looked for in every image, so a finding without an instance is absent (0).
 * The source publishes neither patients, studies nor views: `patient_id` and `study_id` repeat the image id.
-* An image has one entry, in one of the two files. An image whose entry is wrong, or which has two, is left out.
-* Pixels are not part of the download: the PNG files are looked for below it or below ``pictures``.
+* An image must have exactly one entry in the two files together. With `keep_going`, an image with a faulty entry or two
+  entries is left out.
+* The download contains no pictures: the PNG files are searched for below its folder or below ``pictures``.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def _make(build: BoxBuild[_SplitEntries]) -> tuple[dict[str, Records], list[Extr
 
 @dataclass
 class _SplitEntries:
-    """Well-formed `entries` by split, as (image id, 1-based number, entry).
+    """Well-formed `entries` by split, each as (image id, 1-based number, entry).
 
-    `first_of` has the first position of an image.
+    `first_of` is a dict from image id to (file, number) of the image's first entry.
     """
 
     entries: dict[str, list[tuple[str, int, Entry]]] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class _SplitEntries:
 
 
 def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
-    """Return the problems of one entry; later rules assume that the earlier ones hold."""
+    """Return the problems of one entry; its lists are only checked if its keys and file name are valid."""
 
     def problem(field: str, rule: str, value: object) -> Problem:
         return Problem(file, number, field, rule, str(value))
@@ -120,7 +121,7 @@ def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
         return [problem("file_name", "must be a PNG file name", repr(name))]
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) > 1:
         lengths = ", ".join(str(len(values)) if isinstance(values, list) else repr(values) for values in lists)
-        return [problem("syms, boxes, polygons", "must be lists of one length", lengths)]
+        return [problem("syms, boxes, polygons", "must be lists of equal length", lengths)]
     problems = []
     for sym, box, polygon in zip(*lists, strict=True):
         finding, name_text = known_finding(str(sym), CHESTX_DET_FINDINGS)

@@ -1,26 +1,26 @@
 """CheXlocalize: masks, contours and readers' points for ten findings on CheXpert's validation and test pictures.
 
 Source: Stanford AIMI download (per-user link) as described in the README of rajpurkarlab/cheXlocalize; Saporta et al.
-2022 (paper 002). :mod:`reveal_bench.sources.chexlocalize_files` describes the places of its parts and the contents of
-the files.
+2022 (paper 002). :mod:`reveal_bench.sources.chexlocalize_files` describes the folders and files of the download.
 
 Conversion
 -----------------
 * One record per row of ``val_labels.csv`` (or CheXpert's own ``valid.csv``; "validation") and ``test_labels.csv``
-  ("test"). A picture without an entry in the JSON files has no positive finding, unless its labels say otherwise.
-* `label_status` is the CSV's; masks are ``gt_segmentations``'; contours are ``gt_annotations``'. If they contradict
-  each other, nothing is dropped: a finding that is labelled present and has no mask is `missing`; a mask of a finding
-  that is labelled absent stays. Warnings count both, and contours whose filled area differs from their mask. A
-  ``groundtruth.csv`` (labels of the test studies, published apart) is compared, and differences are counted.
-* The human benchmark's masks, contours and points belong to the reader "human_benchmark". A reader's annotation whose
-  segmentation is missing keeps its contours and the box around them, without a mask.
-* JPEG bytes pass unchanged. A picture whose size differs from its masks' is an error; CheXpert-small is refused.
-* Heat maps and masks of models are not references: they are set aside, and pickles are never opened.
+  ("test"). An image may have no entry in the JSON files, usually because all its labels are negative.
+* `label_status` comes from the CSV files, masks from ``gt_segmentations_*.json``, contours from
+  ``gt_annotations_*.json``. Contradictions between them are counted in warnings, and nothing is dropped. A finding that
+  is labelled present but has no mask is `missing`; a mask of a finding that is labelled absent is kept. Another warning
+  counts contours whose filled area differs from their mask. If ``groundtruth.csv`` (labels of the test studies,
+  published separately) is present, a warning counts labels that differ from it.
+* The human benchmark's masks, contours and points belong to the reader "human_benchmark". If the segmentation of a
+  reader's annotation is missing, the contours and the box around them are kept without a mask.
+* The coded pixels of JPEG files are published unchanged. A picture whose size differs from that of its masks is an
+  error; CheXpert-small is refused.
+* Heat maps and masks made by models are not references and are set aside. Pickle files are never opened.
 
-A split's files are compared with each other without decoding a picture: every id has a label row, every file one size
-per image, every picture the size of its masks. A reader's point on or past the edge of its picture is left out with a
-warning; its image stays. Where labels, masks, readers and study-level labels disagree about findings nothing is
-dropped: :func:`contradictions` and a ``groundtruth.csv`` only count.
+The files of a split are checked against each other without decoding a picture: every image id needs a row of labels,
+all files must state the same size for an image, and every picture must have the size of its masks. A reader's point on
+or beyond the edge of the picture is left out with a warning; the image is kept.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from reveal_bench.sources.source import DownloadProblems, Inspection, Pixels, Pr
 from reveal_bench.words import count_text
 
 SPLITS = {"validation": "val", "test": "test"}
-"""Name of a split in this package -> its name in the download."""
+"""Name of a split in this package -> name of the split in the download."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class SplitFiles:
 def parse_splits(
     download: ChexlocalizeDownload, problems: list[Problem], warnings: list[str], *, need_pictures: bool
 ) -> dict[str, SplitFiles]:
-    """Return the contents of the splits whose label file and masks are in the download."""
+    """Return the parsed files of each split whose label file and mask file are in the download."""
     splits = {}
     for split, suffix in SPLITS.items():
         labels = download.labels(suffix)
@@ -154,7 +154,7 @@ def _find_pictures(
 
 
 def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) -> list[str]:
-    """Return warnings that count differences between the labels of studies and of their images."""
+    """Return warnings that count differences between the labels in ``groundtruth.csv`` and the labels of images."""
     unlike = [
         f"{finding} of {image_id}"
         for image_id, row in parsed.labels.items()
@@ -163,7 +163,7 @@ def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) 
     ]
     of_images = {study_of(image_id) for image_id in parsed.labels}
     counts = {
-        f"labels differ from groundtruth.csv (kept), first {', '.join(unlike[:1])}": len(unlike),
+        f"labels differ from groundtruth.csv (labels are kept), first {', '.join(unlike[:1])}": len(unlike),
         "studies have no row in groundtruth.csv": len(of_images - studies.keys()),
         "studies of groundtruth.csv have no image": len(studies.keys() - of_images),
     }
@@ -171,7 +171,7 @@ def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) 
 
 
 def _one_size(sizes: list[tuple[str, dict[str, Size]]], problems: list[Problem]) -> dict[str, Size]:
-    """Return image id -> (height, width); note a problem where two files disagree."""
+    """Return a dict from image id to (height, width); note a problem if two files state different sizes."""
     first: dict[str, tuple[Size, str]] = {}
     for file, image_sizes in sizes:
         for image_id, size in image_sizes.items():
@@ -190,9 +190,9 @@ def _check_ids(parsed: SplitFiles, keys: dict[str, set[str]], problems: list[Pro
 
 
 def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str], *, need_all: bool) -> None:
-    """Check that pictures and masks have the same sizes, and leave out points outside their pictures.
+    """Check that pictures have the sizes of their masks, and drop points outside their pictures.
 
-    The size of an image without a picture comes from its annotations. With `need_all`, an image of unknown size is a
+    If a picture is missing, its size comes from the annotations. With `need_all`, an image of unknown size is a
     problem.
     """
     for image_id in parsed.labels:
@@ -213,13 +213,13 @@ def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str]
             continue
         expected = parsed.sizes.setdefault(image_id, size)
         if size != expected:
-            rule = f"must be {expected[1]} x {expected[0]} pixels, as its masks (CheXpert-small is smaller)"
+            rule = f"must be {expected[1]} x {expected[0]} pixels like its masks (CheXpert-small is smaller)"
             problems.append(Problem(name, image_id, "size", rule, f"{size[1]} x {size[0]}"))
     warnings += _drop_points_outside(parsed)
 
 
 def _drop_points_outside(parsed: SplitFiles) -> list[str]:
-    """Remove points that are not at least 0 and below the sides of their picture; return a warning that lists them."""
+    """Remove points outside their pictures; return [a warning that lists them], or [] without such points."""
     outside: list[str] = []
     for image_id, by_finding in parsed.points.items():
         height, width = parsed.sizes.get(image_id, (math.inf, math.inf))
@@ -234,7 +234,7 @@ def _drop_points_outside(parsed: SplitFiles) -> list[str]:
     if not outside:
         return []
     file = f"hb_salient_pt_{SPLITS[parsed.name]}.json"
-    rule = f"{count_text(len(outside), 'point')} on or past the edge of the picture left out; the image is kept"
+    rule = f"{count_text(len(outside), 'point')} on or beyond the edge of the picture left out; the image is kept"
     return [f"{file}: {rule}: {'; '.join(outside)}"]
 
 
@@ -250,7 +250,7 @@ def contradictions(split: str, parsed: SplitFiles) -> list[str]:
     counts = {
         ("finding", "labelled present, without a mask (kept as `missing`)"): undrawn,
         ("finding", "with a mask, not labelled present (kept)"): unlabelled,
-        ("image", "with a reader's annotation without a segmentation (kept without a mask)"): len(without),
+        ("image", "with a reader's contours but no segmentation (kept without a mask)"): len(without),
     }
     return [f"split {split!r}: {count_text(n, noun)} {what}" for (noun, what), n in counts.items() if n]
 
@@ -263,16 +263,16 @@ PUBLISHED = {
     "test patients": 500,
     "test images with masks": 499,
 }
-"""Counts of the paper and of the released files."""
+"""Counts that the paper and the released files state."""
 
 
 def detect(root: Path) -> float:
-    """Return 1 if `root` holds the annotation files in the download's layout, however nested; else 0."""
+    """Return 1 if `root` contains the annotation files, directly or in folders named ``chexlocalize``; else 0."""
     return 1.0 if find_download(Path(root)) is not None else 0.0
 
 
 def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Parse every file, but only the headers of pictures; list counts, problems and warnings.
+    """Return the counts, problems and warnings of all files; only the headers of pictures are read.
 
     Raises
     ------
@@ -308,19 +308,19 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> SourceData:
-    """Return records and warnings of the splits "validation" and "test", as far as their files are there.
+    """Return records and warnings of the splits "validation" and "test"; a split without files is left out.
 
     Parameters
     ----------
-    root : the download, however nested
-    pixels : with "withhold", pictures are needed only for images whose size is not known from annotations
+    root : folder of the download, or a folder around it
+    pixels : with "withhold", only images whose size no annotation states need a picture
     keep_going : leave out images with a problem instead of raising
     pictures : a folder with CheXpert's pictures, if they are not in the download
 
     Raises
     ------
     BuildError
-        With every problem that shows without decoding pictures.
+        With every problem that can be found without decoding pictures.
     ValueError
         If `root` does not hold the download.
     """
@@ -332,7 +332,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     for parsed in splits.values():
         check_sizes(parsed, problems, warnings, need_all=pixels == "withhold")
     whole = [problem for problem in problems if not isinstance(problem.row, str)]
-    if whole:  # a broken file or line belongs to no image that could be left out
+    if whole:  # a broken file or line belongs to no single image, so no image can be left out for it
         finish(problems, warnings, keep_going=False)
     bad = {str(problem.row) for problem in problems}
     finish(problems, warnings, keep_going=keep_going)
@@ -387,8 +387,8 @@ def _records(parsed: SplitFiles, warnings: list[str]) -> Iterator[LocalizationRe
         yield _record(row, parsed, unlike)
     if unlike["differ"]:
         warning = (
-            f"split {parsed.name!r}: {unlike['differ']:,} of {unlike['compared']:,} ground-truth contours do not fill "
-            "to their published mask (the mask is used)"
+            f"split {parsed.name!r}: {unlike['differ']:,} of {unlike['compared']:,} ground-truth contours "
+            "differ from their published mask when filled (the mask is used)"
         )
         if warning not in warnings:  # records may be iterated twice
             warnings.append(warning)
@@ -443,7 +443,7 @@ def _picture(image_id: str, parsed: SplitFiles) -> PictureFile | None:
 def _annotation(
     image_id: str, finding: str, reader: Reader, masks: Masks, polygons: dict[str, dict[str, Polygons]]
 ) -> Annotation | None:
-    """Return the annotation of one finding; None if nothing was drawn."""
+    """Return the annotation of a finding on an image, or None if nothing was drawn."""
     contours = polygons.get(image_id, {}).get(finding, ())
     if masks.area(image_id, finding) > 0:
         i = masks.index[image_id, finding]

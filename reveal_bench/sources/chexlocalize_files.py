@@ -1,27 +1,27 @@
-"""The files of the CheXlocalize download: their places and contents. Each file is parsed separately.
+"""Parsers and folder layout of the CheXlocalize download.
 
-Every parser appends to a list of :class:`Problem` instead of stopping, and returns the sound entries. Traps handled
-here:
+Each file is parsed separately. Parsers do not stop at an error: they append it to a list of :class:`Problem` and return
+the valid entries. Pitfalls of the files:
 
-* label columns are read by name, never by position; "Lung Opacity" is Airspace Opacity;
-* `Path` begins ``CheXpert-v1.0/valid/`` or ``test/``: only its tail ``patient*/study*/view*_*.jpg`` is used;
+* the order of label columns differs, so columns are found by name; "Lung Opacity" means Airspace Opacity;
+* `Path` begins with ``CheXpert-v1.0/valid/`` or ``test/``, so only the end ``patient*/study*/view*_*.jpg`` is used;
 * the test CSV has no Sex, Age, Frontal/Lateral and AP/PA columns;
 * sizes are ``[height, width]``, points ``[x, y]``;
 * an empty mask's string depends on its size, so masks are decoded, never compared as text;
-* JSON with a repeated key silently loses an image in most readers: it is an error here.
+* most JSON parsers silently lose an image if its key is repeated, so a repeated key is an error here.
 
-The annotation files are in ``CheXlocalize/`` (or directly in the download, as its README lists them), the pictures in
-one of these folders, which may be beside the annotations, around them, or in a folder of the user's own (`pictures`):
+The annotation files are in ``CheXlocalize/`` or directly in the download. The pictures are in one of the following
+folders. These may be beside the annotations, in a parent folder, or in the folder that the user names (`pictures`):
 
 ========================================  ==============================================================
-``CheXpert/val``, ``CheXpert/test``       as the AIMI download of CheXlocalize has them
-``CheXpert-v1.0/valid``                   as CheXpert itself was published, with ``CheXpert-v1.0/valid.csv``
-``CheXpert-v1.0 batch 1 (validate & csv)/valid``  as AIMI ships CheXpert now; nested once more when unpacked twice
+``CheXpert/val``, ``CheXpert/test``       in the AIMI download of CheXlocalize
+``CheXpert-v1.0/valid``                   in CheXpert as first published, with ``CheXpert-v1.0/valid.csv``
+``CheXpert-v1.0 batch 1 (validate & csv)/valid``  in AIMI's current download of CheXpert, possibly nested twice
 ``CheXpert-v1.0-small/valid``             never used: the masks do not fit pictures of this size
 ========================================  ==============================================================
 
-A picture is found by the tail of its path, ``patient*/study*/view*_*.jpg``, whatever precedes it. If a picture is in
-several places, the first place counts: `pictures`, then the folders above from top to bottom.
+Only the end of a picture's path, ``patient*/study*/view*_*.jpg``, identifies it. If several folders contain a picture,
+`pictures` takes precedence, then the folders above from top to bottom.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from reveal_bench.words import count_text
 ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
 PARTIAL = ".azDownload-"
 FOLDERS = {"val": ("val", "valid"), "test": ("test",)}
-"""Split's name in the annotation files -> folders of its pictures."""
+"""Name of a split in the annotation files -> names of the folders with its pictures."""
 LABELS = {"val": ("val_labels.csv", "valid.csv"), "test": ("test_labels.csv",)}
 HEAT_MAPS = {".npy", ".npz", ".png", ".safetensors"}
-"""Heat maps that a program may read; pickles are excluded because opening one can run code."""
+"""File suffixes of heat maps; pickles are not among them because opening a pickle can run code."""
 
 _TAIL = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/(view\d+_(?:frontal|lateral))\.jpg$")
 _SMALL = re.compile(r"chexpert.*-small", re.IGNORECASE)
@@ -56,14 +56,14 @@ _REFERENCE = re.compile(r"(gt|hb)_(annotations|segmentations|salient_pt)_(val|te
 
 @dataclass(frozen=True)
 class ChexlocalizeDownload:
-    """The folders of a download of CheXlocalize.
+    """Folders of a CheXlocalize download.
 
     Attributes
     ----------
     root : as the user named it
-    folder : the innermost folder that holds everything; names in messages are relative to it
+    folder : the folder that contains the annotations' folder; paths in messages are relative to `folder`
     annotations : the folder of the JSON files
-    bases : folders that may hold CheXpert at any depth, the likeliest first
+    bases : folders that may contain CheXpert's pictures, the likeliest first
     """
 
     root: Path
@@ -72,7 +72,7 @@ class ChexlocalizeDownload:
     bases: tuple[Path, ...]
 
     def path_text(self, path: Path) -> str:
-        """Return a path as messages name it."""
+        """Return a path relative to the download, for messages."""
         inner = next((base for base in (self.folder, *self.bases) if path.is_relative_to(base)), path.parent)
         return path.relative_to(inner).as_posix()
 
@@ -81,7 +81,7 @@ class ChexlocalizeDownload:
         return self._first(LABELS[split])
 
     def groundtruth(self) -> Path | None:
-        """Return ``groundtruth.csv`` of rajpurkarlab/cheXpert-test-set-labels, if somebody put it into the download."""
+        """Return ``groundtruth.csv`` of rajpurkarlab/cheXpert-test-set-labels, if the user added that file."""
         return self._first(("groundtruth.csv",))
 
     def picture_folders(self, split: str) -> list[Path]:
@@ -95,7 +95,7 @@ class ChexlocalizeDownload:
         return next((place / name for name in names for place in places if (place / name).is_file()), None)
 
     def _chexperts(self) -> list[Path]:
-        """Return every folder that may hold ``val``, ``valid`` or ``test``."""
+        """Return every folder that may contain the folder ``val``, ``valid`` or ``test``."""
         folders: dict[Path, None] = {}
         for base in self.bases:
             level = [base]
@@ -108,7 +108,7 @@ class ChexlocalizeDownload:
 
 @dataclass
 class SplitPictures:
-    """The pictures of a split by image id, and warnings about their places."""
+    """Pictures of a split by image id, and warnings about pictures that are in several folders."""
 
     paths: dict[str, Path] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -120,10 +120,7 @@ def is_small(path: Path) -> bool:
 
 
 def find_download(root: Path, pictures: Path | None = None) -> ChexlocalizeDownload | None:
-    """Return the download in `root` or in a folder ``chexlocalize`` below it, at most two deep.
-
-    None if it is missing.
-    """
+    """Return the download in `root` or in a folder ``chexlocalize`` at most two levels below; None if missing."""
     root = Path(root)
     folder, outer = root, [root]
     for _ in range(3):
@@ -141,7 +138,7 @@ def find_download(root: Path, pictures: Path | None = None) -> ChexlocalizeDownl
 
 
 def image_id_of(path: str) -> str | None:
-    """Return the id of a picture from the tail of its path, whatever precedes it.
+    """Return the image id that the end of a picture's path contains, or None.
 
     Examples
     --------
@@ -153,7 +150,7 @@ def image_id_of(path: str) -> str | None:
 
 
 def study_of(image_id: str) -> str:
-    """Return the study id of an image, which begins its own id.
+    """Return the study id, which is the beginning of an image id.
 
     Examples
     --------
@@ -164,7 +161,7 @@ def study_of(image_id: str) -> str:
 
 
 def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Problem]) -> SplitPictures:
-    """Return the pictures of a split; it is a problem if the only pictures are from CheXpert-small."""
+    """Return the pictures of a split; note a problem if all of them are from CheXpert-small."""
     index = SplitPictures()
     folders = download.picture_folders(split)
     usable = [folder for folder in folders if not is_small(folder)]
@@ -175,7 +172,9 @@ def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Pr
         here = _index_folder(download, folder, problems)
         again = len(here.keys() & index.paths.keys())
         if again:
-            index.warnings.append(f"{again:,} pictures in {download.path_text(folder)} are used from another folder")
+            index.warnings.append(
+                f"{again:,} pictures in {download.path_text(folder)} are not used, because another folder also has them"
+            )
         index.paths = here | index.paths
     return index
 
@@ -191,14 +190,14 @@ def _index_folder(download: ChexlocalizeDownload, folder: Path, problems: list[P
             problems.append(Problem(name, None, "path", "must end in patient*/study*/view*_frontal|lateral.jpg", name))
         elif image_id in pictures:
             other = download.path_text(pictures[image_id])
-            problems.append(Problem(name, image_id, "path", "must be the only picture of its id", f"also {other}"))
+            problems.append(Problem(name, image_id, "path", "must be the only picture with its id", f"also {other}"))
         else:
             pictures[image_id] = path
     return pictures
 
 
 def set_aside(download: ChexlocalizeDownload) -> list[tuple[str, str]]:
-    """Return (path, reason) of files that are not references: interrupted downloads, heat maps, a model's masks."""
+    """Return (path, reason) of each file that is no reference: interrupted downloads, heat maps and masks of models."""
     aside = []
     places = dict.fromkeys([download.annotations, *download.picture_folders("val"), *download.picture_folders("test")])
     for place in places:
@@ -220,7 +219,7 @@ def _heat_maps(download: ChexlocalizeDownload, folder: Path) -> Iterator[tuple[s
 
 
 OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}
-"""Columns of CheXpert that CheXlocalize did not segment."""
+"""CheXpert's labels whose findings CheXlocalize did not segment."""
 FACTS = {"Path", "Sex", "Age", "Frontal/Lateral", "AP/PA"}
 STATUS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-1": -1, "-1.0": -1, "": None}
 
@@ -231,7 +230,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """One row of a label CSV; `view_raw` comes from the AP/PA column, or from the file name."""
+    """A row of a label CSV; `view_raw` comes from the AP/PA column or, if it is blank, from the file name."""
 
     image_id: str
     line: int
@@ -242,7 +241,7 @@ class LabelRow:
 
 @dataclass
 class Masks:
-    """The masks of a segmentation file: their strings, their decoded runs, and the image and finding of each."""
+    """Masks of a segmentation file; `index` is a dict from (image id, finding) to the position in the lists."""
 
     rles: list[Rle] = field(default_factory=list)
     index: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -251,13 +250,13 @@ class Masks:
     boxes: list[list[float]] = field(default_factory=list)
 
     def area(self, image_id: str, finding: str) -> int:
-        """Return the number of pixels of a mask; 0 without a mask."""
+        """Return the number of pixels of an image's mask for a finding; 0 without a mask."""
         i = self.index.get((image_id, finding))
         return 0 if i is None else self.areas[i]
 
 
 def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, LabelRow]:
-    """Return rows of a label CSV by image id, in file order."""
+    """Return a dict from image id to row of a label CSV, in file order."""
     rows: dict[str, LabelRow] = {}
     n_uncertain = 0
     for raw, columns in _label_rows(path, "Path", problems, warnings):
@@ -271,12 +270,14 @@ def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> di
         n_uncertain += sum(status == -1 for status in row.status.values())
         rows[row.image_id] = row
     if n_uncertain:
-        warnings.append(f"{path.name}: {count_text(n_uncertain, 'uncertain label')} (-1), kept as such: not present")
+        warnings.append(
+            f"{path.name}: {count_text(n_uncertain, 'uncertain label')} (-1) kept; an uncertain finding is not present"
+        )
     return rows
 
 
 def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, dict[str, int | None]]:
-    """Return labels of studies, ``{"patient64741_study1": {finding: status}}``; the key column is Study."""
+    """Return the labels of ``groundtruth.csv``, ``{"patient64741_study1": {finding: status}}``."""
     studies: dict[str, dict[str, int | None]] = {}
     for raw, columns in _label_rows(path, "Study", problems, warnings):
         match = _STUDY.search(raw["Study"])
@@ -292,10 +293,7 @@ def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) 
 def _label_rows(
     path: Path, key: str, problems: list[Problem], warnings: list[str]
 ) -> Iterator[tuple[TableRow, dict[str, str]]]:
-    """Yield each row with the column of each finding.
-
-    The table must have the column `key` and one for every finding.
-    """
+    """Yield (row, dict from finding to column); nothing if the column `key` or the column of a finding is missing."""
     with open_table(path, problems=problems) as reader:
         if reader.is_broken:
             return
@@ -306,7 +304,7 @@ def _label_rows(
 
 
 def _label_columns(table: TableReader, key: str, problems: list[Problem], warnings: list[str]) -> dict[str, str]:
-    """Return finding -> name of its column."""
+    """Return a dict from finding to the name of its column."""
     columns: dict[str, str] = {}
     known = {name.casefold() for name in (*OTHER_LABELS, *FACTS, key)}
     for head in table.columns:
@@ -349,7 +347,7 @@ def _statuses(row: int | str, raw: TableRow, columns: dict[str, str], problems: 
 
 
 def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
-    """Return a segmentation file: ``{id: {finding: {"size": [h, w], "counts": "..."}}}``."""
+    """Return the masks of a file with ``{image id: {finding: {"size": [h, w], "counts": "..."}}}``."""
     masks = Masks()
     owners: list[tuple[str, str]] = []
     for image_id, finding, value in _entries(path, problems):
@@ -363,7 +361,7 @@ def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
             continue
         first = masks.sizes.setdefault(image_id, size)
         if first != size:
-            rule = "must be one size per image ([h, w])"
+            rule = "must be the same for all masks of an image ([h, w])"
             problems.append(Problem(path.name, image_id, f"{finding}.size", rule, f"{list(first)} and {list(size)}"))
         masks.index[image_id, finding] = len(masks.rles)
         masks.rles.append(Rle(size, counts))
@@ -378,7 +376,7 @@ def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
 def parse_annotations(
     path: Path, problems: list[Problem], warnings: list[str]
 ) -> tuple[dict[str, dict[str, Polygons]], dict[str, Size]]:
-    """Return an annotation file: ``{id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}`` -> polygons, sizes."""
+    """Return (polygons, sizes) of a file with ``{image id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}``."""
     polygons: dict[str, dict[str, Polygons]] = {}
     sizes: dict[str, Size] = {}
     n_outside = 0
@@ -412,7 +410,7 @@ def parse_annotations(
 
 
 def parse_points(path: Path, problems: list[Problem]) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Return a salient-point file: ``{id: {finding: [[x, y], ...]}}``."""
+    """Return the points of a salient-point file with ``{image id: {finding: [[x, y], ...]}}``."""
     points: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for image_id, finding, value in _entries(path, problems):
         if finding is None:
@@ -426,7 +424,7 @@ def parse_points(path: Path, problems: list[Problem]) -> dict[str, dict[str, lis
 
 
 def _entries(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield (image id, canonical finding or None for img_size, value) of a file keyed by image and finding."""
+    """Yield (image id, finding, value) for each entry of a JSON file; the finding is None for ``img_size``."""
     repeated: list[str] = []
     content = read_json(path, dict, problems.append, repeated=repeated)
     problems += [Problem(path.name, key, "key", "must not be repeated", repr(key)) for key in repeated]

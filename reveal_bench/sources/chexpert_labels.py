@@ -1,4 +1,4 @@
-"""CheXpert's tables of labels: references of studies, and labels of single readers, without any picture.
+"""CheXpert's tables of labels: reference labels of studies and labels of individual readers, without pictures.
 
 Source: Irvin et al. 2019; ``groundtruth.csv`` and the readers' tables of rajpurkarlab/cheXpert-test-set-labels, and
 ``test_labels.csv``, ``val_labels.csv`` and ``valid.csv`` as Stanford AIMI distributes them.
@@ -7,13 +7,13 @@ Conventions
 -----------
 * A table has a column ``Study`` or ``Path``, such as ``CheXpert-v1.0/test/patient64741/study1`` or
   ``test/patient64741/study1/view1_frontal.jpg``, and the fourteen observations, in any order, as 0 or 1.
-* A table holds references if it has one of the names in :data:`REFERENCES`, or if `root` is the table.
-  Any other table with the fourteen columns is a reader's: it becomes rows of the config ``readers``, under its file's
-  name.
+* A table contains references if its name is in :data:`REFERENCES`, or if `root` is that table. Any other table with the
+  fourteen columns has the labels of one reader, who is named after the file. These labels become rows of the config
+  ``readers``.
 * A study is ``patient64741_study1``. If a table has a row per radiograph, all rows of a study must agree.
-* The split is the folder before the patient's: "valid" and "val" are "validation".
-* An uncertain (-1) or blank label is not a reference: such a row is a problem. CheXpert's ``train.csv`` is full of
-  them.
+* The split is the name of the folder before the patient's folder; "valid" and "val" become "validation".
+* A row with an uncertain (-1) or blank label is a problem, because such a label is not a reference. CheXpert's
+  ``train.csv`` has many such labels.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from reveal_bench.tables import InputTable, TableRow, scan_table
 PUBLISHED = {"studies of test": 500, "studies of validation": 200}
 """Counts of the published test and validation sets."""
 REFERENCES = re.compile(r"(ground_?truth.*|(test|val|valid)(_labels)?)\.csv", re.IGNORECASE)
-"""Names of tables of references."""
+"""File names of tables of references."""
 KEYS = ("Study", "Path")
 
 _STUDY = re.compile(r"(?:.*/)?(?P<split>[^/]+)/(?P<patient>patient\d+)/(?P<study>study\d+)(?:/.*)?")
 _SPLITS = {"valid": "validation", "val": "validation"}
 _VALUES = {"0": False, "0.0": False, "1": True, "1.0": True}
 _SEXES = {"Female": "F", "Male": "M", "Unknown": UNKNOWN}
-"""Word in CheXpert's tables -> word in our records."""
+"""Text in CheXpert's tables -> text in the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StudyLabels:
-    """One study of a table: split, patient, labels and demographics."""
+    """Split, patient, labels and demographics of a study."""
 
     split: str
     patient_id: str
@@ -66,7 +66,7 @@ class _StudyLabels:
 
 @dataclass
 class _ChexpertTables:
-    """The contents of all tables below a folder: study -> its reference, and reader -> study -> labels."""
+    """Parsed tables of a folder: study id -> reference, and reader -> study id -> labels."""
 
     references: dict[str, _StudyLabels] = field(default_factory=dict)
     readers: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -81,12 +81,12 @@ class _ChexpertTables:
 
 
 def detect(root: Path) -> float:
-    """Return 0.7 if `root` is, or directly contains, a table with CheXpert's columns; else 0."""
+    """Return 0.7 if `root` is or directly contains a table with CheXpert's columns, else 0."""
     return 0.7 if next(_tables_of(Path(root)), None) is not None else 0.0
 
 
 def inspect(root: Path) -> Inspection:
-    """Read every table of labels, and list all problems.
+    """Return the counts and problems of all tables of labels.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def inspect(root: Path) -> Inspection:
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> SourceData:
-    """Return records of every split, and the readers' labels as the config ``readers``.
+    """Return the records of every split, with the readers' labels as the config ``readers``.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> S
     Raises
     ------
     BuildError
-        With every row that does not fit.
+        With every problem of the rows.
     ValueError
         If `root` has no table of references.
     """
@@ -151,7 +151,7 @@ def _read_all(root: Path) -> _ChexpertTables:
     paths = list(_tables_of(root))
     references = [path for path in paths if root.is_file() or REFERENCES.fullmatch(path.name)]
     if not references:
-        rule = "must hold a table of references, such as groundtruth.csv or test_labels.csv, or be one"
+        rule = "must be or contain a table of references, such as groundtruth.csv or test_labels.csv"
         raise ArgumentError("root", rule, ", ".join(path.name for path in paths) or root)
     tables = _ChexpertTables()
     for path in references:
@@ -168,9 +168,10 @@ def _read_all(root: Path) -> _ChexpertTables:
 
 
 def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Problem]) -> dict[str, _StudyLabels]:
-    """Return the studies of a table.
+    """Return a dict from study id to the labels of a table.
 
-    Studies that contradict themselves or `before` are left out, and removed from `before`.
+    Studies whose rows contradict each other or `before` (studies of earlier tables) are left out, and removed from
+    `before`.
     """
     studies: dict[str, _StudyLabels] = {}
     contradicted = set()
@@ -186,7 +187,7 @@ def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Proble
 
 
 def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _StudyLabels]]:
-    """Yield (study id, row, labels and facts of the study); rows with a problem are left out."""
+    """Yield (study id, row, labels and demographics) of each row without a problem."""
     table = scan_table(path, path.name, problems)
     if table is None:
         return
@@ -219,7 +220,7 @@ def _labels(table: InputTable, row: TableRow, columns: dict[str, str], problems:
 
 
 def _facts(table: InputTable, row: TableRow, problems: list[Problem]) -> tuple[str, str]:
-    """Return (sex, age band), each unknown if the table has no column for it."""
+    """Return (sex, age band) of a row; each is unknown if the table has no such column."""
     sex, band = UNKNOWN, UNKNOWN
     if "Sex" in table:
         text = row["Sex"].strip()
@@ -230,5 +231,5 @@ def _facts(table: InputTable, row: TableRow, problems: list[Problem]) -> tuple[s
         try:
             band = age_band(float(row["Age"]))
         except ValueError:
-            problems.append(Problem(table.file, row.number, "Age", "must be a number of years", repr(row["Age"])))
+            problems.append(Problem(table.file, row.number, "Age", "must be a number (of years)", repr(row["Age"])))
     return sex, band

@@ -1,9 +1,9 @@
-"""Published ids for data without a public id: keyed hashes of the source's identifiers.
+"""Published ids for patients, studies and images without public ids: keyed hashes of the source's identifiers.
 
 An id is the first 16 hexadecimal digits of HMAC-SHA256 over the kind and the identifier, under a secret of the
-publisher. Without the secret nobody can find the identifier or test a guess. With the secret, the same identifier
-always gets the same id, so a later version of a dataset has the ids of an earlier one. A study, an image and a
-patient with the same identifier get ids that have nothing in common.
+publisher. Without the secret nobody can recover an identifier from an id, or check a guessed identifier. Under the same
+secret, an identifier always gets the same id, so new versions of a dataset keep their ids. A study, an image and a
+patient with the same identifier get unrelated ids.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
 
 
 def check_collisions(key: bytes, kind: IdKind, uids: Iterable[str]) -> dict[str, list[str]]:
-    """Return id -> uids, for each id that several different `uids` would share. Almost always empty."""
+    """Return a dict from id to identifiers, for each id that several different `uids` share. Almost always empty."""
     names: dict[str, list[str]] = {}
     for uid in sorted({uid.strip(" \0") for uid in uids}):
         names.setdefault(keyed_id(key, kind, uid), []).append(uid)
@@ -70,14 +70,13 @@ def read_id_key(path: Path, *, create: bool = False) -> bytes:
     ----------
     path : Path
         At least 64 digits, spaces and line feeds between them allowed; mode 0600 or stricter.
-    create : bool
-        Make the file, with a new secret, if it is missing.
+    create : bool Write a new random secret if the file is missing.
 
     Raises
     ------
     ValueError
-        If the file is missing and `create` is False, or is too short, not hexadecimal, or readable or writable by
-        others.
+        If the file is missing and `create` is False, or if the file is too short, not hexadecimal, or readable or
+        writable by other users.
     """
     path = Path(path)
     if create:
@@ -95,12 +94,12 @@ def read_id_key(path: Path, *, create: bool = False) -> bytes:
             mode = os.fstat(file.fileno()).st_mode & 0o777
             text = file.read(1 << 16)
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; it must hold the secret that ids are made with") from None
+        raise ValueError(f"{path}: no such file; it must contain the secret from which ids are made") from None
     if os.name == "posix" and mode & 0o077:
         raise ValueError(f"{path}: only the owner may be able to read the secret (chmod 600), got mode {mode:04o}")
     try:
         key = bytes.fromhex(text.decode("ascii"))
-    except ValueError:  # what it holds is never shown
+    except ValueError:  # the message never shows the secret
         raise ValueError(f"{path}: the secret must be written in hexadecimal digits") from None
     if len(key) < KEY_BYTES:
         raise ValueError(

@@ -83,7 +83,7 @@ def test_folders_nested_without_end(tmp_path):
         for _ in range(1200):
             os.mkdir("d")
             os.chdir("d")
-        with pytest.raises(ValueError, match="`root` must not have folders or documents that are nested hundreds of"):
+        with pytest.raises(ValueError, match="`root` must not contain folders or documents nested hundreds of"):
             SOURCE_MODULES["nih-boxes"].read(tmp_path, pixels="withhold", keep_going=False)
     finally:
         while Path.cwd() != tmp_path:  # shutil cannot remove so many

@@ -105,7 +105,7 @@ def test_problems_of_images_become_warnings(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="3 problems"):
         faults.settle([], keep_going=False)
     faults.settle(warnings, keep_going=True)
-    assert warnings == [*["left out: f:1: `x` must, got be"] * 3, "2 images are left out for these problems"]
+    assert warnings == [*["left out: f:1: `x` must, got be"] * 3, "2 images are left out because of these problems"]
 
 
 @pytest.mark.parametrize(

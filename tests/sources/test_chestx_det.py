@@ -92,7 +92,7 @@ def test_the_real_file_becomes_a_valid_folder(real_reading, tmp_path):
     """Its first 81 images; the transcript in the README builds all of it, and tells halves and questions."""
     assert real_reading.warnings == [
         "553 images have no picture here: no hash to verify a copy against",
-        "the source does not identify patients: every image counts as one, also in a holdout",
+        "the source does not identify patients: every image counts as a separate patient, also in a holdout",
     ]
     assert not real_reading.synthetic
     # 1,172 pairs of an image and a finding, the transcript's 598 + 574: the distinct labels per entry of the file
@@ -129,7 +129,7 @@ def test_other_counts_are_warnings(tmp_path):
         "test instances: the source publishes 1,734, this download has 3",
         "test images without a finding: the source publishes 64, this download has 1",
         "2 images have no picture here: no hash to verify a copy against",
-        "the source does not identify patients: every image counts as one, also in a holdout",
+        "the source does not identify patients: every image counts as a separate patient, also in a holdout",
     ]
     assert "SYNTHETIC" not in " ".join(path.name for path in tmp_path.iterdir())
     (tmp_path / "SYNTHETIC.txt").touch()
@@ -154,7 +154,7 @@ def test_all_problems_are_named_together(tmp_path):
         chestx_det.read(write(tmp_path, BROKEN), pixels="withhold")
     assert [str(problem).removeprefix("ChestX_Det_test.json:") for problem in caught.value.problems] == [
         "1: `syms` must be one of the 13 findings, got 'Effusoin' (nearest: 'Effusion')",
-        "2: `syms, boxes, polygons` must be lists of one length, got 1, 0, 1",
+        "2: `syms, boxes, polygons` must be lists of equal length, got 1, 0, 1",
         "3: `boxes` must be x0 < x1, y0 < y1 in [0, 1024], got [1, 1, 2, 1025]",
         "3: `polygons` must have vertices [x, y] in [0, 1024], got [2, -1]",
         "5: `file_name` must be unique, got '4.png', also entry 4",
@@ -195,7 +195,7 @@ def test_two_pictures_of_one_name_are_a_problem(tmp_path):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).touch()
     for pixels in ("embed", "withhold"):
-        with pytest.raises(BuildError, match=r"must be the only file of its name, got a/1.png and b/1.png"):
+        with pytest.raises(BuildError, match=r"must be the only file with its name, got a/1.png and b/1.png"):
             chestx_det.read(root, pixels=pixels)
 
 
@@ -231,5 +231,5 @@ def test_arguments(tmp_path):
     with pytest.raises(ValueError, match="`root` must exist"):
         detect_source(tmp_path / "nothing")
     (tmp_path / "ChestX_Det_test.json").unlink()
-    with pytest.raises(ValueError, match="recognised none"):
+    with pytest.raises(ValueError, match="none is recognised"):
         detect_source(tmp_path)

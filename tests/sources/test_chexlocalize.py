@@ -166,7 +166,7 @@ def test_readers_without_segmentation_keep_their_contours(download, everything):
     polygons, masks = load(root, "hb_annotations_test"), load(root, "hb_segmentations_test")
     lacking = sorted(set(polygons) - set(masks))
     assert len(lacking) == 3
-    assert any("3 images with a reader's annotation without a segmentation" in warning for warning in warnings)
+    assert any("3 images with a reader's contours but no segmentation" in warning for warning in warnings)
     for image_id in lacking:
         for finding, contours in polygons[image_id].items():
             if finding == "img_size":
@@ -291,10 +291,10 @@ def test_contours_that_do_not_fill_to_their_mask_are_counted(copy):
     source_data = chexlocalize.read(copy)
     for _ in range(2):  # told once
         list(source_data.splits["validation"])
-    warnings = [warning for warning in source_data.warnings if "do not fill" in warning]
+    warnings = [warning for warning in source_data.warnings if "when filled" in warning]
     compared = sum(len(entry) - 1 for entry in load(copy, "gt_annotations_val").values())
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"split 'validation': 1 of {compared} ground-truth contours do not fill")
+    assert warnings[0].startswith(f"split 'validation': 1 of {compared} ground-truth contours differ")
 
 
 def test_uncertain_labels_stay_and_blank_ones_are_unlabelled(copy):
@@ -307,7 +307,7 @@ def test_uncertain_labels_stay_and_blank_ones_are_unlabelled(copy):
     in_findings = Counter(v for row in labels(copy, "test").values() for k, v in row.items() if k in findings)
     assert in_findings["-1.0"] > 0
     n = f"{in_findings['-1.0']} uncertain label" + ("s" if in_findings["-1.0"] > 1 else "")
-    assert f"test_labels.csv: {n} (-1), kept as such: not present" in source_data.warnings
+    assert f"test_labels.csv: {n} (-1) kept; an uncertain finding is not present" in source_data.warnings
     records = list(source_data.splits["test"])
     statuses = Counter(status for record in records for status in record.label_status.values())
     assert (statuses[-1], statuses[None]) == (in_findings["-1.0"], in_findings[""])

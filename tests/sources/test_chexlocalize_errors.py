@@ -34,7 +34,7 @@ def test_small_pictures_are_refused(copy):
         width, height = image.size
         small = image.resize((width // 2, height // 2))
     small.save(path)
-    problems = refused(copy, r"pixels, as its masks")
+    problems = refused(copy, r"pixels like its masks")
     assert [(p.field, p.value) for p in problems] == [("size", f"{width // 2} x {height // 2}")]
 
 
@@ -100,7 +100,7 @@ def renamed(content):
         (MASKS, lambda c: edema(c).update(counts="~"), "must be a well-formed mask, got `counts` may hold only"),
         (MASKS, lambda c: edema(c).update(counts="5"), "must be a well-formed mask, got `counts` must sum"),
         (MASKS, lambda c: edema(c).update(size=[3]), r'must be \{"size": \[h, w\], "counts": "..."\}'),
-        (MASKS, lambda c: edema(c).update(size=[8, 9]), "must be one size per image"),
+        (MASKS, lambda c: edema(c).update(size=[8, 9]), "must be the same for all masks of an image"),
         (MASKS, renamed, r"must be one of the 10 findings, got 'Edemma' \(nearest: 'Edema'\)"),
         (MASKS, lambda c: c.update(patient9_study1=first(c)), "must look like patient1_study1_view1_frontal"),
         (READERS, lambda c: first(c).update(img_size=[9, 9]), r"`size` must be \[\d+, \d+\] \(\[h, w\]\) as in"),
@@ -130,7 +130,7 @@ def test_points_outside_the_picture_are_left_out_with_a_warning(copy):
     assert points == [(3, 2), (width - 0.5, height - 0.5)]
     size = f"in {width} x {height}"
     assert (
-        f"{POINTS}.json: 3 points on or past the edge of the picture left out; the image is kept: "
+        f"{POINTS}.json: 3 points on or beyond the edge of the picture left out; the image is kept: "
         f"Edema of {image_id} ({width}, 3) {size}; Edema of {image_id} (-0.25, 3) {size}; "
         f"Edema of {image_id} (5, 9999) {size}"
     ) in source_data.warnings

@@ -124,7 +124,9 @@ def test_file_in_two_places_is_taken_from_the_first(copy: Path) -> None:
     source_data = chexlocalize.read(copy)
     names = [record.picture.source_path for record in source_data.splits["validation"] if record.picture is not None]
     assert sorted(path.split("/")[0] for path in names) == ["CheXpert"] * 5 + ["CheXpert-v1.0"]
-    assert "split 'validation': 5 pictures in CheXpert-v1.0/valid are used from another folder" in source_data.warnings
+    assert (
+        "split 'validation': 5 pictures in CheXpert-v1.0/valid are not used, because another folder also has them"
+    ) in source_data.warnings
 
 
 def study_rows(root: Path) -> list[dict[str, str]]:
@@ -182,7 +184,9 @@ def test_study_labels_that_differ_are_counted(copy: Path) -> None:
     studies[-1]["Study"] = "CheXpert-v1.0/test/patient99999/study1"
     write_groundtruth(copy / "groundtruth.csv", studies)
     differ, missing, extra = messages_of(copy)
-    assert differ.startswith(f"split 'test': {n_different(copy, studies)} labels differ from groundtruth.csv (kept), ")
+    assert differ.startswith(
+        f"split 'test': {n_different(copy, studies)} labels differ from groundtruth.csv (labels are kept), "
+    )
     assert "first Edema of patient64741_study1_view1_frontal" in differ
     assert missing == "split 'test': 1 studies have no row in groundtruth.csv"
     assert extra == "split 'test': 1 studies of groundtruth.csv have no image"

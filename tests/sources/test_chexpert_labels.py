@@ -140,7 +140,7 @@ def test_a_phantom_of_many_studies_has_each_once(tmp_path: Path) -> None:
 
 def test_readers_alone_are_no_references(tmp_path: Path) -> None:
     table(tmp_path / "bc4.csv", [(place(1), set())])
-    with pytest.raises(ValueError, match=r"`root` must hold a table of references.* got bc4\.csv"):
+    with pytest.raises(ValueError, match=r"`root` must be or contain a table of references.* got bc4\.csv"):
         read(tmp_path)
 
 

@@ -96,6 +96,6 @@ def test_invalid_secret_is_refused(tmp_path, content, message):
 
 
 def test_a_secret_that_is_missing(tmp_path):
-    with pytest.raises(ValueError, match="no such file; it must hold the secret that ids are made with"):
+    with pytest.raises(ValueError, match="no such file; it must contain the secret from which ids are made"):
         read_id_key(tmp_path / "key")
     assert not (tmp_path / "key").exists()

@@ -79,7 +79,7 @@ def test_real_pictures_that_are_not_in_the_list_are_left_aside() -> None:
     source_data = nih_boxes.read(REAL, keep_going=True)
     assert len(source_data.splits["test"]) == 0
     assert source_data.warnings[0] == "2 pictures have no label here and are not part of the dataset"
-    assert source_data.warnings[-1] == "880 images are left out for these problems"
+    assert source_data.warnings[-1] == "880 images are left out because of these problems"
 
 
 def test_a_row_by_hand(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_an_image_with_a_problem_is_left_out_with_all_its_boxes(tmp_path: Path) 
     assert [record.image_id for record in source_data.splits["test"]] == ["00000002_000"]
     assert source_data.warnings[-2:] == [
         "left out: BBox_List_2017.csv:3: `Bbox [x, y, w, h]` must have width and height above 0, got 1, 1, 0, 0",
-        "1 image is left out for these problems",
+        "1 image is left out because of these problems",
     ]
     with pytest.raises(BuildError, match="must look like"):  # a line that belongs to no image stops the build
         nih_boxes.read(write(tmp_path, HEADER + "x,Mass,1,1,2,2\n"), pixels="withhold", keep_going=True)

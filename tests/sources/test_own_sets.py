@@ -357,7 +357,13 @@ def test_films_are_found_by_uid_whatever_their_files_are_called(tmp_path):
     records = own_boxes.read(tmp_path, id_key=KEY).splits["test"]
     assert [[a.finding for a in record.annotations] for record in records] == [["Nodule"], ["Pneumothorax"]]
     write_film(tmp_path / "3" / "film.dcm", "1.2.2", shape=(80, 64))
-    with pytest.raises(BuildError, match=r"`picture` must be the only file of its name, got 2/film.dcm and 3/film.dcm"):
+    with pytest.raises(
+        BuildError,
+        match=(
+            r"`picture` must be the only file with its name, got 2/film.dcm and "
+            r"3/film.dcm"
+        ),
+    ):
         own_boxes.read(tmp_path, id_key=KEY)
 
 

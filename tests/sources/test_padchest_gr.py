@@ -110,7 +110,7 @@ def test_without_the_master_table_all_is_test(tmp_path: Path) -> None:
     source_data = padchest_gr.read(write(tmp_path, sentence(), table=""))
     (record,) = source_data.splits["test"]
     assert record.patient_id == STUDY
-    alone = "the source does not identify patients: every image counts as one, also in a holdout"
+    alone = "the source does not identify patients: every image counts as a separate patient, also in a holdout"
     assert f"master_table.csv is missing: all studies are of the split 'test', and {alone}" in source_data.warnings
 
 

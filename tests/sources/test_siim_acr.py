@@ -87,7 +87,7 @@ def test_rows_of_an_image_are_united(tmp_path: Path) -> None:
         "rows: the source publishes 12,954, this download has 5",
         "images: the source publishes 12,047, this download has 4",
         "4 images have no picture here: no hash to verify a copy against, no view from a header",
-        "the source does not identify patients: every image counts as one, also in a holdout",
+        "the source does not identify patients: every image counts as a separate patient, also in a holdout",
     ]
 
 

@@ -136,7 +136,7 @@ def test_the_kaggle_edition(tmp_path: Path) -> None:
     assert [(row["image_id"], row["reader_id"]) for row in read.rows] == [("b", "R1"), ("b", "R2"), ("b", "R3")]
     assert source_data.warnings[-2:] == [
         "1 picture has no label here and is not part of the dataset",
-        "the source does not identify patients: every image counts as one, also in a holdout",
+        "the source does not identify patients: every image counts as a separate patient, also in a holdout",
     ]
     wrong = KAGGLE_HEADS + rows.replace("ILD,5,R2", "ILD,6,R2").replace("ILD,5,R3", "Edema,5,R3")
     (tmp_path / "train.csv").write_text(wrong, encoding="utf-8")
