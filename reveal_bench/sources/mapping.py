@@ -1,4 +1,4 @@
-"""The mapping: a small YAML file that says what the columns of a table of studies mean. ::
+"""Reader of the mapping: a YAML file in which the user says what the columns of a table of studies mean. ::
 
     table: labels.csv                     # path, without .., beside the mapping or else within the download;
                                           # sheet: NAME for an xlsx of several
@@ -20,16 +20,16 @@
       - {name: Pneumothorax, synonyms: [PTX]}
       - {name: No finding, stands_alone: true}
 
-Further keys: `patient_key: {column: ...}` where the headers do not identify patients; `ids: {study: COLUMN, patient:
-COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download claims to be that release;
-`require_deidentified: true`; `other_studies: left out` if some images belong to studies outside the dataset (without
-this key they are a problem); `pictures: true` if the images are PNG or JPEG files, and each `file` or each `folder`,
-whichever the study key matches, is a study. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide`
-cells.
+Further keys: `patient_key: {column: ...}` if the headers do not identify patients; `ids: {study: COLUMN, patient:
+COLUMN}` for ids that are already public; `source: REVEAL-CXR` if the download is that release; `require_deidentified:
+true` to reject files whose headers do not state that they are de-identified; `other_studies: left out` if some images
+belong to studies outside the dataset (without this key such images are a problem). Set `pictures: true` if the images
+are PNG or JPEG files; the study key then matches `file` (each file is a study) or `folder` (each folder is a study).
+Under `labels`, `cells: {"": absent, "x": present}` defines further texts for the cells of `wide` columns.
 
-In `values`, the text of a cell is on the left (case does not matter); on the right is a word of this package, or null
-for unknown. Without `values` the cells themselves must be words of this package. A blank cell means unknown, except in
-a column of labels. All scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
+`values` maps the text of a cell (case does not matter) to a term of this package, such as `F`, or to null for unknown.
+Without `values` the cells must contain these terms. A blank cell means unknown, except in a column of labels. All
+scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_C
 from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_document
 
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
-"""Facts that a study key may match: a value of the headers, the name of a folder above the images, or an image's file
-name without suffix. The accession number is not among them, because it is never read."""
+"""What a study key can match: a value in the headers, a folder that contains the images, or a file name without suffix.
+
+The accession number is not included, because it is never read."""
 
 BY_PATH = ("file", "folder")
-"""Those `KEY_FACTS` that need no header."""
+"""Members of :data:`KEY_FACTS` that need no header."""
 
 VOCABULARIES: dict[str, tuple[str, ...]] = {
     "age_band": AGE_BANDS,
@@ -59,7 +60,7 @@ VOCABULARIES: dict[str, tuple[str, ...]] = {
     "patient_class": PATIENT_CLASSES,
 }
 FROM_HEADER = ("age", "sex")
-"""Facts that may come from the DICOM headers."""
+"""Demographic facts that the mapping may take from the DICOM headers."""
 
 SPLIT_NAME = "the name of a split: letters, digits, _ and dots, but not `all`"
 NULLS = ("", "null", "~", "Null", "NULL")
@@ -67,7 +68,7 @@ FINDING_KEYS = ("name", "synonyms", "stands_alone")
 FINDING_NAME = re.compile(r"(?!macro$)[^\W_][^,;|\n\r\t]{0,79}", re.IGNORECASE)
 """Pattern of a finding's name, which excludes commas and "macro".
 
-Answers list findings with commas between them, and "macro" is the average over all findings.
+In answers, commas separate findings; "macro" names the average over all findings.
 """
 _MOST_BYTES = 1 << 20
 KEYS = (
@@ -79,9 +80,9 @@ KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """A column and the meaning of its texts (folded text -> value, None for unknown).
+    """A column and the meaning of its cells (folded text -> value, None for unknown).
 
-    Without a column the fact comes from the headers.
+    Without a column the value comes from the DICOM headers.
     """
 
     column: str | None
@@ -89,13 +90,13 @@ class ColumnRule:
 
     @property
     def from_header(self) -> bool:
-        """True if the fact comes from the headers."""
+        """True if the value comes from the DICOM headers."""
         return self.column is None
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRule:
-    """The columns with the labels: `form` is "wide", "list" or "json"; `columns` has the label of each wide column."""
+    """The columns with the labels. `form` is "wide", "list" or "json"; `columns` maps each wide column to its label."""
 
     form: str
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class LabelRule:
 
 @dataclass(frozen=True)
 class StudyMapping:
-    """A parsed mapping, as the module describes it. `file` is its name for messages."""
+    """A parsed mapping with the keys that the module docstring explains. `file` is its name for messages."""
 
     file: str
     table: str
@@ -115,9 +116,9 @@ class StudyMapping:
     key_matches: str
     labels: LabelRule
     rules: Mapping[str, ColumnRule]
-    """Fact -> its rule, for the facts that the mapping has.
+    """Rules for reading the facts of a study, by name of the fact.
 
-    They are among agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split and patient_key.
+    The names are agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split and patient_key.
     """
     ids: Mapping[str, str]
     source: str | None
@@ -128,29 +129,29 @@ class StudyMapping:
 
     @property
     def has_own_findings(self) -> bool:
-        """True if the mapping names findings of its own."""
+        """True if the mapping lists its own findings."""
         return isinstance(self.findings, Vocabulary)
 
     @property
     def without_column(self) -> list[str]:
-        """Findings that no study can have, because `labels.wide` has no column for them."""
+        """Findings that are absent in every study because `labels.wide` has no column for them."""
         names = self.labels.columns.values()
         return [finding for finding in self.findings if finding not in names] if self.labels.form == "wide" else []
 
     @property
     def columns(self) -> list[str]:
-        """All columns that the mapping names."""
+        """Names of all columns that the mapping refers to."""
         named = [self.key_column, self.labels.column, *self.labels.columns, *self.ids.values()]
         return [*filter(None, named), *(rule.column for rule in self.rules.values() if rule.column)]
 
 
 def read_mapping(path: Path) -> StudyMapping:
-    """Read a mapping of a table of labels, and check all of it.
+    """Return the parsed mapping of a table of labels.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with it.
+        With all problems of the mapping.
     """
     problems = DownloadProblems()
     content = load_mapping(path, problems)
@@ -161,9 +162,9 @@ def read_mapping(path: Path) -> StudyMapping:
 
 
 def load_mapping(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
-    """Return a YAML mapping with every scalar as text.
+    """Return the content of a YAML mapping, with every scalar as text.
 
-    If the file is something else, note a problem and return None.
+    If the file is no YAML mapping, note a problem and return None.
     """
     content = _load(path, problems)
     if not isinstance(content, dict):
@@ -173,17 +174,17 @@ def load_mapping(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
 
 
 def is_split_name(text: str) -> bool:
-    """Return True if `datasets` accepts `name` as the name of a split; "all" has another meaning there."""
+    """Return True if `datasets` accepts `text` as the name of a split; "all" is reserved there for all splits."""
     return text != "all" and re.fullmatch(r"\w+(\.\w+)*", text, re.ASCII) is not None
 
 
 def _load(path: Path, problems: list[Problem]) -> Any:
-    """Loader of YAML with every scalar as text; a repeated key is a problem."""
+    """Return the content of a YAML file with every scalar as text; note a problem for a repeated key."""
     import yaml
 
     class Loader(yaml.BaseLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):  # a few lines of them can stand for billions of values
+            if self.check_event(yaml.AliasEvent):  # nested aliases expand a few lines to billions of values
                 mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
                 raise yaml.MarkedYAMLError(problem="an alias (*) must be written out", problem_mark=mark)
             return super().compose_node(parent, index)
@@ -194,7 +195,7 @@ def _load(path: Path, problems: list[Problem]) -> Any:
             key = loader.construct_object(key_node, deep=True)
             if not isinstance(key, str) or key in pairs:
                 line = key_node.start_mark.line + 1
-                problems.append(Problem(path.name, line, str(key), "must be text and occur once", "a second time"))
+                problems.append(Problem(path.name, line, str(key), "must be text and unique", "a second time"))
             else:
                 pairs[key] = loader.construct_object(value_node, deep=True)
         return pairs
@@ -211,14 +212,14 @@ def _load(path: Path, problems: list[Problem]) -> Any:
 
 
 class MappingParser:
-    """Parser of plain YAML into a StudyMapping; all problems go to `problems`."""
+    """Converter of parsed YAML to a :class:`StudyMapping`; it adds all problems to `problems`."""
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file, self.problems = file, problems
         self.findings: tuple[str, ...] = REVEAL_LABELS
 
     def parse(self, content: dict[str, Any]) -> StudyMapping:
-        """Return a mapping of studies."""
+        """Return the mapping of a table of studies."""
         self._only(content, KEYS, "mapping")
         if "findings" in content:
             self.findings = self._own_findings(content["findings"])
@@ -232,11 +233,11 @@ class MappingParser:
             if name in content
         }
         if "reader" in rules and (counted := rules.keys() & {"agreement", "n_agree_all"}):
-            rule = "must not be given where the mapping names the column of readers: agreement is counted"
+            rule = "must be left out if the mapping names a column of readers, from which agreement is counted"
             self._fail(min(counted), rule, "both")
         demographics = self._mapping(content.get("demographics", {}), "demographics", ("age", *VOCABULARIES))
         if {"age", "age_band"} <= demographics.keys():
-            self._fail("demographics", "must have one of `age` and `age_band`", "both")
+            self._fail("demographics", "must have either `age` or `age_band`", "both")
         for name, rule in demographics.items():
             rules[name] = self._rule(rule, f"demographics.{name}", VOCABULARIES.get(name))
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
@@ -248,7 +249,7 @@ class MappingParser:
                 self._fail(f"demographics.{name}", "must name a column: pictures have no header", "header")
         others = content.get("other_studies", "problem")
         if others not in ("problem", "left out"):
-            self._fail("other_studies", "must be problem or left out", _quote_value(others))
+            self._fail("other_studies", "must be 'problem' or 'left out'", _quote_value(others))
         return StudyMapping(
             file=self.file,
             table=self._path_within(content.get("table"), "table"),
@@ -266,11 +267,11 @@ class MappingParser:
         )
 
     def _own_findings(self, content: Any) -> Vocabulary:
-        """Return findings with their terms, in the order given."""
+        """Return the vocabulary of the mapping's findings and their synonyms, in the order of the mapping."""
         if not isinstance(content, list) or not content:
             self._fail(
                 "findings",
-                f"must be a list of names, or of mappings with {', '.join(FINDING_KEYS)}",
+                f"must be a list of names or mappings with {', '.join(FINDING_KEYS)}",
                 _quote_value(content),
             )
             return Vocabulary()
@@ -284,7 +285,7 @@ class MappingParser:
                 self._fail("findings.name", rule, repr(name[:90]))
             synonyms, alone = finding.get("synonyms", []), finding.get("stands_alone", "false")
             if not isinstance(synonyms, list) or not all(isinstance(text, str) and text for text in synonyms):
-                self._fail(f"findings.{name}.synonyms", "must be a list of texts", _quote_value(synonyms))
+                self._fail(f"findings.{name}.synonyms", "must be a list of non-empty texts", _quote_value(synonyms))
                 synonyms = []
             term: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
             if self._flag(alone, f"findings.{name}.stands_alone"):
@@ -308,14 +309,14 @@ class MappingParser:
         cells = self._mapping(section.get("cells", {}), "labels.cells", None)
         for text, meaning in cells.items():
             if meaning not in ("present", "absent"):
-                self._fail(f"labels.cells.{text}", "must be present or absent", repr(meaning))
+                self._fail(f"labels.cells.{text}", "must be 'present' or 'absent'", repr(meaning))
         if form == "wide":
             return LabelRule(form, self._wide(body), cells={folded(text): word for text, word in cells.items()})
         keys = ("column", "separator") if form == "list" else ("column",)
         inner = self._mapping(body, f"labels.{form}", keys)
         separator = inner.get("separator", ";")
         if not isinstance(separator, str) or not separator:
-            self._fail(f"labels.{form}.separator", "must be a text that is not empty", repr(separator))
+            self._fail(f"labels.{form}.separator", "must be a non-empty text", repr(separator))
         return LabelRule(form, column=self._text(inner.get("column"), f"labels.{form}.column"), separator=separator)
 
     def _wide(self, content: Any) -> dict[str, str]:
@@ -363,7 +364,7 @@ class MappingParser:
     def _only(self, content: dict[str, Any], keys: Sequence[str], name: str) -> None:
         for key in content:
             if key not in keys:
-                self._fail(name, f"must have the keys {', '.join(keys)}", hint(key, keys))
+                self._fail(name, f"must only have keys among {', '.join(keys)}", hint(key, keys))
 
     def _text(self, value: Any, name: str) -> str:
         if not isinstance(value, str) or not value:
@@ -387,12 +388,12 @@ class MappingParser:
 
 
 def which_labels(findings: Sequence[str]) -> str:
-    """Return the name of a mapping's findings in messages."""
+    """Return how messages refer to the findings: as the mapping's own or as REVEAL-CXR's twelve labels."""
     return "the mapping's findings" if isinstance(findings, Vocabulary) else "the twelve labels"
 
 
 def folded(text: str) -> str:
-    """Return `text` with single spaces and without case, as texts are compared."""
+    """Return `text` in lower case with single spaces, so that texts can be compared."""
     return " ".join(text.split()).casefold()
 
 

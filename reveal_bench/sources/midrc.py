@@ -1,24 +1,24 @@
 """MIDRC: chest radiographs of the Medical Imaging and Data Resource Center, with a table of labels of your own.
 
-Source: data.midrc.org (gen3). Images are ``<case>/<study uid>/<series uid>/<sop uid>.dcm`` or one zip per series;
-beside them a manifest and tables per node. MIDRC does not say which of the
-twelve labels a study has, so a table of labels and its mapping are needed, as for
+Source: data.midrc.org (gen3). Images are ``<case>/<study uid>/<series uid>/<sop uid>.dcm`` or one zip archive per
+series. Beside them are a manifest and a table for each node of MIDRC's data model, such as ``imaging_study``. MIDRC
+does not say which of the twelve labels a study has, so a table of labels and its mapping are needed, as for
 :mod:`reveal_bench.sources.reveal_cxr`: without them `inspect` works and `read` refuses.
 
 Conversion
 -----------------
-* Studies, ids, labels: as in a REVEAL-CXR style build.
-* Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns for
-  them; the case is the patient.
-* Files with an md5sum in the download are verified; a listed file that is missing is a problem.
+* Studies, ids and labels are built as in :mod:`reveal_bench.sources.reveal_cxr`.
+* Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns with
+  these facts. MIDRC's case identifies the patient.
+* Files for which the download lists an md5sum are verified; a listed file that is missing is a problem.
 * ``mRALE_annotations.csv``, if it exists, becomes the config `mrale`: study_id, mrale_score.
 
 The files beside the images
 ---------------------------
-* The manifest is a JSON list; only `object_id` is always there, `file_name`, `file_size` and `md5sum` are optional. The
-  tables of series files repeat them.
+* The manifest is a JSON list whose entries always have `object_id`, and may have `file_name`, `file_size` and `md5sum`.
+  The tables of series files repeat these entries.
 * Tables are tab separated; names of required columns have a leading ``*``; arrays are Python literals
-  (``['419639-002973']``) and read as such, never run.
+  (``['419639-002973']``), which are parsed and never executed.
 * An age above 89 is a flag (``age_at_index_gt89``).
 """
 
@@ -68,7 +68,7 @@ NODE_NAMES = ("imaging_study", "cr_series_file", "dx_series_file", "case")
 _NODE = re.compile(rf"(?:^|[_\W])({'|'.join(NODE_NAMES)})(?=[_\W]|$)", re.IGNORECASE)
 _MRALE = re.compile(r"mrale", re.IGNORECASE)
 MRALE_RANGE = range(25)
-"""Possible mRALE scores: each lung has four grades of extent and of density."""
+"""Possible mRALE scores: extent (0 to 4) times density (0 to 3), summed over the two lungs."""
 
 _SEXES = {"female": "F", "male": "M", "other": "other"}
 _RACES = {
@@ -84,7 +84,7 @@ _YES = ("yes", "true", "1")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file, as the manifest or a table lists it."""
+    """A file that the manifest or a table lists."""
 
     source: str
     row: int
@@ -95,15 +95,15 @@ class FileEntry:
 
 @dataclass
 class Nodes:
-    """The contents of all files beside the images.
+    """Contents of the manifest and of all tables.
 
     Attributes
     ----------
-    files : path relative to the root -> role, of every file that was read
-    cases : submitter_id -> facts (age_band, sex, race)
-    studies : StudyInstanceUID -> submitter_id and facts
+    files : dict from path, relative to the root, to role of every file that was read
+    cases : dict from submitter_id to facts (age_band, sex, race)
+    studies : dict from StudyInstanceUID to submitter_id (`patient_key`) and facts
     entries : files that should be in the download; `n_nameless` counts entries without a name
-    mrale : StudyInstanceUID -> score
+    mrale : dict from StudyInstanceUID to mRALE score
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -115,9 +115,9 @@ class Nodes:
 
 
 def find_nodes(root: Path) -> dict[str, Path]:
-    """Return path relative to the root -> file.
+    """Return the manifests, node tables and tables of mRALE scores, by path relative to `root`.
 
-    The files are manifests, tables of nodes and mRALE scores, in `root` or the folders directly in it.
+    Only `root` and the folders directly in it are searched.
     """
     paths = {}
     for pattern in ("*", "*/*"):
@@ -128,7 +128,7 @@ def find_nodes(root: Path) -> dict[str, Path]:
 
 
 def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
-    """Return the contents of all files that :func:`find_nodes` finds."""
+    """Return the parsed contents of all files that :func:`find_nodes` finds."""
     nodes = Nodes()
     tables: list[tuple[str, InputTable]] = []
     for name, path in find_nodes(root).items():
@@ -148,7 +148,7 @@ def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
 
 
 def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bool, workers: int) -> list[str]:
-    """Note each listed file that is missing or has the wrong size or (with `verify`) md5; return warnings."""
+    """Note each listed file that is missing or has a wrong size or, with `verify`, a wrong md5sum; return warnings."""
     entries: dict[str, FileEntry] = {}
     for entry in nodes.entries:
         known = entries.setdefault(entry.name, entry)
@@ -158,9 +158,7 @@ def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bo
     for entry in entries.values():
         path = root / entry.name
         if not path.resolve().is_relative_to(root.resolve()) or not path.is_file():
-            problems.append(
-                Problem(entry.source, entry.row, "file_name", "must have been downloaded", repr(entry.name))
-            )
+            problems.append(Problem(entry.source, entry.row, "file_name", "must be in the download", repr(entry.name)))
         elif entry.size is not None and path.stat().st_size != entry.size:
             value = f"{path.stat().st_size:,} in {entry.name}"
             problems.append(Problem(entry.source, entry.row, "file_size", f"must be {entry.size:,} bytes", value))
@@ -173,14 +171,14 @@ def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bo
                     value = f"{md5} in {entry.name}"
                     problems.append(Problem(entry.source, entry.row, "md5sum", f"must be {entry.md5}", value))
     warnings = [f"{nodes.n_nameless:,} entries of the manifest name no file"] if nodes.n_nameless else []
-    done = "verified" if verify else "to be verified when it is built"
+    done = "verified" if verify else "a build will verify them"
     return (
         [*warnings, f"{len(there):,} of {len(entries):,} listed files have an md5sum: {done}"] if entries else warnings
     )
 
 
 def text_list(cell: str) -> list[str] | None:
-    """Return the texts of a cell: a Python literal of a list, or a plain text; None if it is neither.
+    """Return the texts in a cell, which is a Python list literal or a plain text; None if the literal is invalid.
 
     Examples
     --------
@@ -207,7 +205,7 @@ def _role(path: Path) -> str | None:
 
 
 def _bare(table: InputTable) -> InputTable:
-    """Return the table without the ``*`` before names of required columns."""
+    """Return the table without the ``*`` with which the names of required columns begin."""
     return table.renamed(lambda name: name.lstrip("*"))
 
 
@@ -265,7 +263,7 @@ def _read_mrale(nodes: Nodes, table: InputTable, problems: list[Problem]) -> Non
     for row, uid in _keyed(table, "StudyInstanceUID", nodes.mrale, problems):
         text = row[column]
         if not text.isdigit() or int(text) not in MRALE_RANGE:
-            problems.append(Problem(table.file, row.number, column, "must be a whole number of 0 to 24", repr(text)))
+            problems.append(Problem(table.file, row.number, column, "must be a whole number from 0 to 24", repr(text)))
         else:
             nodes.mrale[uid] = int(text)
 
@@ -273,7 +271,7 @@ def _read_mrale(nodes: Nodes, table: InputTable, problems: list[Problem]) -> Non
 def _keyed(
     table: InputTable, column: str, known: dict[str, Any], problems: list[Problem]
 ) -> Iterator[tuple[TableRow, str]]:
-    """Yield (key, row) with the key in `column`; a key must be present and unique."""
+    """Yield (row, key) of each row with the key in `column`; note a missing or repeated key as a problem."""
     if column not in table:
         problems.append(Problem(table.file, None, "columns", f"must have `{column}`", hint(column, table.columns)))
         return
@@ -281,7 +279,7 @@ def _keyed(
         key = row[column]
         if not key or key in known:
             value = f"{key!r} again" if key else "a blank cell"
-            problems.append(Problem(table.file, row.number, column, "must occur, in one row only", value))
+            problems.append(Problem(table.file, row.number, column, "must be present and unique", value))
         else:
             yield row, key
 
@@ -317,7 +315,7 @@ WANTED = "tables of MIDRC (imaging_study, cr_series_file, dx_series_file) and DI
 
 
 def detect(root: Path) -> float:
-    """Return 0.9 if `root` has a table of studies or of series files with gen3's name; else 0."""
+    """Return 0.9 if `root` has a MIDRC table of studies or series files, recognised by its name; else 0."""
     names = [name.lower() for name in find_nodes(Path(root))]
     return 0.9 if any(node in name for name in names for node in ("imaging_study", "series_file")) else 0.0
 
@@ -325,12 +323,12 @@ def detect(root: Path) -> float:
 def inspect(
     root: Path, *, mapping: Path | None = None, workers: int = 1, include_secondary: bool = False
 ) -> Inspection:
-    """Read headers, tables and manifest, and the labels if there is a mapping; list what does not fit.
+    """Return counts, mismatches and problems of headers, tables and manifest, and of the labels if there is a mapping.
 
     Raises
     ------
     ValueError
-        If `root` holds neither a table or manifest of MIDRC nor a DICOM file.
+        If `root` contains no table or manifest of MIDRC and no DICOM file.
     """
     root = checked_folder(Path(root), WANTED)
     problems = DownloadProblems()
@@ -382,9 +380,8 @@ def read(
     if path is None:
         raise ArgumentError(
             "mapping",
-            "must say where the labels are: MIDRC gives none of the twelve, so a table of labels and a "
-            "mapping of its columns are needed",
-            "none; `inspect` suggests a mapping if there is a table",
+            "must be given, and explain the columns of a table of labels, because MIDRC has none of the twelve labels",
+            "none; `inspect` suggests a mapping if the download has a table of labels",
         )
     problems = DownloadProblems()
     nodes = read_nodes(root, problems)
@@ -414,7 +411,7 @@ def read(
 def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
     """Return warnings that count studies with incomplete or contradictory data.
 
-    They lack images or a row of the table, have a score but no images, or have a PatientID that is not their case.
+    They lack images or a row in the table, or have a PatientID that differs from their case.
     """
     images = set(joining.tree.studies)
     cases = {uid: facts.get("patient_key") for uid, facts in nodes.studies.items()}
@@ -423,19 +420,21 @@ def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
         for uid, study in joining.tree.studies.items()
     )
     uncovered = {
-        "studies have images and are not in the table imaging_study: their demographics are unknown": images
+        "studies with images are not in the table imaging_study, so their demographics are unknown": images
         - set(nodes.studies),
         "studies of the table imaging_study have no image here": set(nodes.studies) - images,
-        "mRALE scores are of studies without an image here": set(nodes.mrale) - images,
+        "mRALE scores belong to studies without an image here": set(nodes.mrale) - images,
     }
     warnings = [f"{len(uids):,} {what}" for what, uids in uncovered.items() if uids and (nodes.studies or nodes.mrale)]
     if other_case:
-        warnings.append(f"{other_case:,} studies have a PatientID that differs from their case: the case is used")
+        warnings.append(
+            f"{other_case:,} studies have a PatientID that differs from their case; the case identifies the patient"
+        )
     return warnings
 
 
 def _scores(joined: list[Joined], study_ids: set[str], nodes: Nodes, namer: Namer) -> list[dict[str, object]]:
-    """Return the rows of the config `mrale` for the studies in `study_ids`, which became records."""
+    """Return the rows of the config `mrale` for the studies in `study_ids`, the ids of the records."""
     rows: list[dict[str, object]] = []
     for pair in joined:
         if pair.study.uid in nodes.mrale:

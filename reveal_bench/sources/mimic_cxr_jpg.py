@@ -1,4 +1,4 @@
-"""The MIMIC-CXR-JPG tree: look up the images of given studies only, not all of its 377,110 images.
+"""Look-up of selected studies in the MIMIC-CXR-JPG tree without reading all of its 377,110 images.
 
 Source: MIMIC-CXR-JPG 2.0.0 and 2.1.0 on PhysioNet (credentialed access). ::
 
@@ -11,11 +11,11 @@ Conventions
 -----------
 * The picture folders are never listed: a picture's path is made from the subject, study and DICOM id in its metadata
   row.
-* The tree may be below ``physionet.org/files/mimic-cxr-jpg/2.1.0/``, as `wget -r` leaves it, with its ``index.html``
-  files, and may hold only a part of the pictures.
+* The tree may be in ``physionet.org/files/mimic-cxr-jpg/2.1.0/`` together with ``index.html`` files, as after a
+  download with `wget -r`. Pictures of studies that nobody asks for may be missing.
 * Without metadata the ids come from ``IMAGE_FILENAMES``, sizes from the pictures' headers, and views are unknown.
 * Rows and Columns are the height and width of the original; a picture of another size was rescaled and is refused,
-  because no box would fit it.
+  because boxes refer to the original.
 * Study dates (shifted by the source) only decide which of two studies is earlier. They are not stored.
 """
 
@@ -46,19 +46,19 @@ PROJECTIONS = {
     "LATERAL": "LATERAL", "LL": "LATERAL", "RL": "LATERAL", "XTABLE LATERAL": "LATERAL",
     "ANTERO-POSTERIOR": "AP", "POSTERO-ANTERIOR": "PA", "LEFT LATERAL": "LATERAL", "RIGHT LATERAL": "LATERAL",
 }  # fmt: skip
-"""Text of ViewPosition (or, if that is blank, ViewCodeSequence_CodeMeaning) in capitals -> view.
+"""ViewPosition in capitals (if blank, ViewCodeSequence_CodeMeaning) -> view.
 
-Oblique views are left out.
+Oblique views have no entry and become UNKNOWN.
 """
 
 _TABLE = re.compile(r"mimic-cxr-2\.\d+\.\d+-(metadata|split|chexpert|negbio|test-set-labeled)\.csv(\.gz)?")
 _PATH = re.compile(r"(?:.*/)?files/p(\d\d)/p(\1\d+)/s(\d+)/([^/]+)\.jpg")
 DEEPEST, MOST_FOLDERS = 5, 2_000
-"""Limits of the search of :func:`find_trees`."""
+"""Largest depth and number of folders that :func:`find_trees` searches."""
 
 
 class ImageFault(NamedTuple):
-    """A problem of an image, to be reported with the row of the user's table."""
+    """A problem of an image; the caller adds the row of the user's table."""
 
     field: str
     rule: str
@@ -67,7 +67,7 @@ class ImageFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MimicImage:
-    """One image as the metadata describe it; `size` is (height, width), or None if the metadata have no size."""
+    """An image with its metadata; `size` is (height, width), or None if the metadata do not state it."""
 
     dicom_id: str
     path: Path
@@ -79,7 +79,7 @@ class MimicImage:
 
 @dataclass(frozen=True, slots=True)
 class MimicStudy:
-    """One study; `split` is MIMIC-CXR-JPG's ("train", "validate", "test"), or None if unknown."""
+    """A study; `split` is MIMIC-CXR-JPG's own split ("train", "validate", "test"), or None if unknown."""
 
     study_id: str
     subject_id: str
@@ -88,14 +88,14 @@ class MimicStudy:
     taken: tuple[int, float] | None = field(default=None, repr=False)
 
     def is_before(self, other: MimicStudy) -> bool | None:
-        """Return True if this study was taken before `other`; None if that is unknown."""
+        """Return True if this study was taken before `other`, None if the date of either study is unknown."""
         return None if self.taken is None or other.taken is None else self.taken < other.taken
 
 
 def find_trees(root: Path) -> list[Path]:
-    """Return the folders at or below `root` that hold a metadata table or IMAGE_FILENAMES.
+    """Return the folders at or below `root` that contain a metadata table or IMAGE_FILENAMES.
 
-    Picture folders are not entered.
+    Folders of pictures are not searched.
     """
     folders: list[Path] = []
     level, n_seen = [Path(root)], 0
@@ -112,11 +112,11 @@ def find_trees(root: Path) -> list[Path]:
 
 
 def tree_files(tree: Path) -> dict[str, Path]:
-    """Return role -> file of a tree's tables.
+    """Return a dict from role to table of a tree.
 
-    The roles are "metadata", "split", "chexpert", "negbio", "test-set-labeled" and "IMAGE_FILENAMES".
+    Roles are "metadata", "split", "chexpert", "negbio", "test-set-labeled" and "IMAGE_FILENAMES".
 
-    If a table is there as ``.csv.gz`` and as ``.csv``, the former is read, because it is the published file.
+    If a table exists as ``.csv.gz`` and as ``.csv``, the former is used, because it is the published file.
     """
     files: dict[str, Path] = {}
     for path in entries_in(tree):
@@ -131,7 +131,7 @@ def tree_files(tree: Path) -> dict[str, Path]:
 def look_up_studies(
     tree: Path, study_ids: Collection[str], problems: list[Problem], warnings: list[str]
 ) -> dict[str, MimicStudy]:
-    """Return the studies of `study_ids` (without "s") that the tree lists, whether or not their pictures are there."""
+    """Return those of `study_ids` (without "s") that the tree lists, by id; their pictures may be missing."""
     files = tree_files(tree)
     before = len(problems)
     if "metadata" in files:
@@ -140,7 +140,7 @@ def look_up_studies(
         studies = _from_names(tree, files["IMAGE_FILENAMES"], set(study_ids), problems)
         warnings.append("the MIMIC-CXR-JPG tree has no metadata table: views are unknown")
     else:
-        rule = "must hold mimic-cxr-2.*-metadata.csv.gz or IMAGE_FILENAMES"
+        rule = "must contain mimic-cxr-2.*-metadata.csv.gz or IMAGE_FILENAMES"
         problems.append(Problem(tree.name, None, "folder", rule, "neither"))
         return {}
     if len(problems) == before and "split" in files:
@@ -148,14 +148,14 @@ def look_up_studies(
         studies = {study_id: replace(study, split=splits.get(study_id)) for study_id, study in studies.items()}
     counts = Counter(study.split for study in studies.values() if study.split not in (None, "test"))
     warnings += [
-        f"{n:,} studies are of MIMIC-CXR-JPG's split {split!r}: a model may have been trained on them"
+        f"{n:,} studies belong to MIMIC-CXR-JPG's split {split!r}: a model may have been trained on them"
         for split, n in sorted(counts.items(), key=str)
     ]
     return studies
 
 
 def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[StudyImage, ...], list[ImageFault]]:
-    """Return (images, problems) of a study for a record; the headers of the pictures that are present are read."""
+    """Return (images, problems) of a study; sizes are read from the pictures that are present."""
     images, faults = [], []
     for image in study.images:
         there = image.path.is_file() and not leads_out(image.path)
@@ -169,10 +169,10 @@ def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[Study
             faults.append(ImageFault("picture", "must exist when pixels are embedded", f"no {image.source_path}"))
         elif picture_height_width is None and size is None:
             faults.append(
-                ImageFault("size", "must be known from metadata or picture", f"neither for {image.source_path}")
+                ImageFault("size", "must be stated by the metadata or the picture", f"neither for {image.source_path}")
             )
         elif None not in (picture_height_width, size) and picture_height_width != size:
-            rule = "must have the size of the metadata (boxes do not fit pictures that were scaled)"
+            rule = "must have the size that the metadata state (boxes do not fit rescaled pictures)"
             value = f"{_by(picture_height_width)} instead of {_by(size)} for {image.source_path}"
             faults.append(ImageFault("picture", rule, value))
         size = size or picture_height_width
@@ -206,7 +206,9 @@ def _from_metadata(tree: Path, path: Path, study_ids: set[str], problems: list[P
         image = _described(_image(tree, subject, study_id, dicom_id), row, problems)
         study = studies.setdefault(study_id, MimicStudy(study_id, subject, ()))
         if study.subject_id != subject:
-            problems.append(row.problem("subject_id", f"must be one per study ({study.subject_id})", subject))
+            problems.append(
+                row.problem("subject_id", (f"must be the same for all images of a study ({study.subject_id})"), subject)
+            )
         if any(image.dicom_id == other.dicom_id for other in study.images):
             problems.append(row.problem("dicom_id", "must be unique", dicom_id))
             continue
@@ -229,9 +231,9 @@ def _described(image: MimicImage, row: TableRow, problems: list[Problem]) -> Mim
 
 
 def _taken(row: TableRow) -> tuple[int, float] | None:
-    """Return (date, time) as comparable numbers, None if unknown.
+    """Return (date, time) as comparable numbers, or None if unknown.
 
-    StudyTime is HHMMSS with decimals, maybe without leading zeros.
+    StudyTime is HHMMSS with decimals; leading zeros may be missing.
     """
     try:
         return int(row["StudyDate"]), float(row["StudyTime"])
@@ -263,7 +265,7 @@ def _splits(path: Path, studies: Collection[str], problems: list[Problem]) -> di
 
 
 def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[TableRow]:
-    """Yield rows of a table, which may be compressed; a table without one of the `required` columns yields none."""
+    """Yield the rows of a table, which may be compressed; note a problem if a `required` column is missing."""
     with open_table(path, problems=problems) as reader:
         lacking = [name for name in required if name not in reader]
         if not lacking:
@@ -275,7 +277,7 @@ def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -
 
 @contextmanager
 def _text(path: Path, problems: list[Problem]) -> Iterator[TextIO]:
-    """Open a text file, compressed or not, whatever its suffix says; if it cannot be read, note a problem."""
+    """Open a text file, decompressed if its content is gzip; note a problem if it is unreadable."""
     try:
         if leads_out(path):
             raise OSError("a link out of the download")
@@ -285,4 +287,6 @@ def _text(path: Path, problems: list[Problem]) -> Iterator[TextIO]:
             with gzip.GzipFile(fileobj=raw) if packed else raw as stream:
                 yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        problems.append(Problem(path.name, None, "file", "must be a readable table, packed by gzip or not", str(error)))
+        problems.append(
+            Problem(path.name, None, "file", "must be a readable table, plain or compressed by gzip", str(error))
+        )

@@ -1,26 +1,27 @@
-"""MS-CXR: boxes of phrases from reports, in eight categories, on pictures of MIMIC-CXR-JPG.
+"""MS-CXR: boxes for phrases of radiology reports, in eight categories, on pictures of MIMIC-CXR-JPG.
 
 Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` or the same boxes as COCO ``.json``;
 version 1.0.0 is also read. The pictures come from MIMIC-CXR-JPG and keep their bytes.
 
 Conventions
 -----------
-* Either file suffices. If both are there, the CSV is used, and both must have the same boxes.
-* Boxes are pixels of the full-size JPEG, whose size is in every row; a picture of another size is an error.
-* A phrase may have several boxes, one per row. Boxes of one category and picture become one annotation; the phrases,
-  each with its box, are the config ``phrases``.
-* The source's boxes mark phrases of reports, not every finding: a category without a box is unlabelled, not absent.
+* Either the CSV or the JSON file suffices. If the download has both files, they must contain the same boxes, and the
+  CSV file is used.
+* Boxes are in pixels of the full-size JPEG, whose size every row states; a picture of another size is an error.
+* A phrase may have several boxes, one per row. Boxes of the same category and picture become one annotation. The config
+  ``phrases`` has each phrase with its box.
+* The boxes show phrases of reports, not every finding, so a category without a box is unlabelled, not absent.
 * Patient and study are read from ``path``, ``files/p10/p<subject>/s<study>/<dicom>.jpg``. The view comes from the
-  metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` its meaning. The source calls all
-  pictures frontal, so a picture without a view is FRONTAL. A picture that the metadata call lateral or oblique keeps
-  that view (LATERAL or UNKNOWN) and is counted in the warnings.
-* The pictures come from MIMIC-CXR-JPG: `pictures` is its root, the folder that holds ``files``, and must be named
-  when pixels are embedded. Where they are withheld, it is looked for in the download.
+  metadata table of MIMIC-CXR-JPG if that table is present: ``view_raw`` is the text in the table, ``view`` the
+  standardised term. MS-CXR describes all pictures as frontal, so a picture without a view is FRONTAL. A picture that
+  the metadata describe as lateral or oblique gets that view (LATERAL or UNKNOWN) and is counted in a warning.
+* `pictures` is the root folder of MIMIC-CXR-JPG, which contains ``files``. It is required when pixels are embedded; if
+  pixels are withheld, its default is the download.
 
 Traps handled here:
 
-* the CSV was made from the JSON by cutting coordinates to whole pixels;
-* a picture occurs under several entries of the JSON file's ``images``;
+* the CSV file was made from the JSON file by truncating coordinates to whole pixels;
+* several entries of ``images`` in the JSON file may describe the same picture;
 * the files of version 1.0.0 have no splits;
 * all rows of a picture must agree on its size, path and split.
 """
@@ -69,7 +70,7 @@ _PATH = re.compile(r"(?:.*/)?p\d{2}/(p\d+)/(s\d+)/([0-9a-f-]+)\.(?:jpg|dcm)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseBox:
-    """One box with the phrase it belongs to; `line` is its row, or the number of its annotation, in `file`."""
+    """A box and its phrase; `line` is the number of the row, or of the annotation, in `file`."""
 
     image_id: str
     patient_id: str
@@ -85,7 +86,7 @@ class PhraseBox:
 
 
 def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[PhraseBox]:
-    """Return the boxes of the CSV file, else of the JSON file; if the download has both, they must agree."""
+    """Return the boxes of the CSV file or, without it, of the JSON file; note differences between the two files."""
     rows: dict[str, list[PhraseBox]] = {}
     if "boxes" in files:
         table = read_table(files["boxes"], COLUMNS, faults, warnings, optional=("split", "subject_id", "study_id"))
@@ -96,13 +97,13 @@ def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) ->
         _compare(rows["boxes"], rows["coco"], faults)
     boxes = next(iter(rows.values()))
     if boxes and not any(row.split for row in boxes):
-        warnings.append(f"{boxes[0].file}: no splits (as in version 1.0.0), all images are of the split 'test'")
+        warnings.append(f"{boxes[0].file}: no splits (as in version 1.0.0), so all images are in the split 'test'")
         return [replace(row, split="test") for row in boxes]
     return boxes
 
 
 def _coco_table(path: Path, faults: Faults) -> list[BoxRow]:
-    """Return the annotations of the JSON file with the columns of the CSV file."""
+    """Return the annotations of the JSON file as rows with the columns of the CSV file."""
     try:
         content = parse_json(read_document(path))
         images = {image["id"]: image for image in content["images"]}
@@ -117,7 +118,7 @@ def _coco_table(path: Path, faults: Faults) -> list[BoxRow]:
         try:
             values = _coco_values(annotation, images[annotation["image_id"]], categories)
         except (KeyError, TypeError, ValueError) as error:
-            rule = "must have a known image_id and category_id, a label_text and a bbox of four"
+            rule = "must have a known image_id and category_id, a label_text and a bbox of four numbers"
             faults.add(Problem(path.name, number, "annotation", rule, f"{type(error).__name__}: {error}"), None)
             continue
         table.append(BoxRow(path.name, number, values))
@@ -155,7 +156,7 @@ def _checked(table: Sequence[BoxRow], faults: Faults) -> list[PhraseBox]:
 
 
 def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
-    """Return the row, or None after noting all its problems."""
+    """Return the box of a row, or None after noting all problems of the row."""
     image_id, n_before = raw["dicom_id"], len(faults.problems)
     finding, value = known_finding(raw["category_name"], MS_CXR_FINDINGS)
     if finding is None:
@@ -165,7 +166,7 @@ def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
         rule = f"must end in p<2 digits>/p<subject>/s<study>/{image_id}.jpg"
         faults.add(raw.problem("path", rule, repr(raw["path"])), image_id)
     if not raw["label_text"]:
-        faults.add(raw.problem("label_text", "must be a phrase", "none"), image_id)
+        faults.add(raw.problem("label_text", "must not be blank", "none"), image_id)
     split = raw.values.get("split", "")
     if split and split.casefold() not in SPLITS:
         faults.add(raw.problem("split", "must be train, val or test", repr(split)), image_id)
@@ -193,13 +194,13 @@ def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
 
 
 def _whole(text: str) -> int | None:
-    """Return a whole number above 0; some tools write 2544 as 2544.0."""
+    """Return a text such as "2544" or "2544.0" as a whole number above 0, or None."""
     match = re.fullmatch(r"([1-9]\d{0,5})(?:\.0+)?", text)
     return None if match is None else int(match[1])
 
 
 def _compare(table: list[PhraseBox], coco: list[PhraseBox], faults: Faults) -> None:
-    """Note a problem for each box, cut to whole pixels, that is in only one of the two files."""
+    """Note a problem for each box that only one of the two files has, after truncation to whole pixels."""
 
     def keys(rows: list[PhraseBox]) -> Counter[tuple[Any, ...]]:
         return Counter((row.image_id, row.finding, row.phrase, *(int(value) for value in row.box)) for row in rows)
@@ -208,11 +209,11 @@ def _compare(table: list[PhraseBox], coco: list[PhraseBox], faults: Faults) -> N
         for image_id, finding, phrase, *box in keys(here) - keys(there):
             other = there[0].file if there else "the other file"
             value = f"{finding}, {phrase!r}, {box}"
-            faults.add(Problem(here[0].file, image_id, "box", f"must be in {other} too", value), image_id)
+            faults.add(Problem(here[0].file, image_id, "box", f"must also be in {other}", value), image_id)
 
 
 PUBLISHED = {"boxes": 1448, "images": 1047}
-"""Counts of version 1.1.0."""
+"""Numbers of boxes and images in version 1.1.0."""
 
 FRONTAL = ("AP", "PA", "FRONTAL")
 METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
@@ -269,7 +270,7 @@ def _counts(rows: list[PhraseBox]) -> dict[str, int]:
 
 
 def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bool) -> dict[str, PictureFile]:
-    """Return image id -> JPEG, found by its path below `root` (the folder ``files`` or the one above it)."""
+    """Return a dict from image id to JPEG file; `root` is the folder ``files`` or the folder that contains it."""
     pictures: dict[str, PictureFile] = {}
     for row in {row.image_id: row for row in rows}.values():
         tail = Path(row.path).with_suffix(".jpg")
@@ -284,7 +285,7 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
 
 
 def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Return image id -> ViewPosition from MIMIC-CXR-JPG's table of 377,110 images; {} without that table."""
+    """Return a dict from image id to ViewPosition from the metadata table of MIMIC-CXR-JPG; {} without that table."""
     path = find_file(place, *METADATA)
     if path is None:
         return {}
@@ -302,16 +303,16 @@ def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list
     if odd:
         names = ", ".join(f"{view!r} {n:,}" for view, n in odd.most_common())
         warnings.append(
-            f"{path.name}: {count_text(odd.total(), 'image')} with a view that is not frontal, kept: {names}"
+            f"{path.name}: {count_text(odd.total(), 'image')} with a view that is not frontal (kept): {names}"
         )
     n_lacking = len(image_ids - views.keys())
     if n_lacking:
-        warnings.append(f"{path.name}: {count_text(n_lacking, 'image')} without a row, whose view is FRONTAL")
+        warnings.append(f"{path.name}: {count_text(n_lacking, 'image')} without a row; their view is set to FRONTAL")
     return views
 
 
 def _view(raw: str | None) -> str:
-    """Return the view that a ViewPosition means, "FRONTAL" if it is blank."""
+    """Return the standard term for a ViewPosition, "FRONTAL" if it is blank."""
     return PROJECTIONS.get(raw.upper(), "UNKNOWN") if raw else "FRONTAL"
 
 

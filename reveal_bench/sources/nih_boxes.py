@@ -1,16 +1,17 @@
-"""NIH ChestX-ray14 boxes: 984 hand-drawn boxes of eight findings on 880 frames.
+"""NIH ChestX-ray14 boxes: 984 hand-drawn boxes of eight findings on 880 images.
 
 Source: NIH Clinical Center, ``BBox_List_2017.csv`` (Wang et al. 2017), plain or gzip, and the collection's PNG files.
 
 Conventions
 -----------
-* Every picture is 1024 x 1024 pixels; coordinates are pixels with decimals. The header calls the columns of a box
-  ``Bbox [x``, ``y``, ``w`` and ``h]``; three more columns have neither names nor values.
-* The list says "Infiltrate" where the collection's labels say "Infiltration"; the latter is used.
-* Only images in the list are part of the dataset. A finding without a box was not looked for with boxes: it is
-  unlabelled, not absent. The collection's own labels, which a program extracted from reports, are not used.
-* The first part of a picture's name is the patient. The view is known if ``Data_Entry_2017*.csv`` is beside the list.
-* The spacing that the collection publishes belongs to the original images, not to these frames, so records have none.
+* Every picture is 1024 x 1024 pixels; coordinates are pixels with decimals. In the table's header the columns of a box
+  are ``Bbox [x``, ``y``, ``w`` and ``h]``; three more columns have neither names nor values.
+* The table spells "Infiltrate" where the collection's labels have "Infiltration"; "Infiltration" is used.
+* Only images with a box are part of the dataset. Not every finding of these images was boxed, so a finding without a
+  box is unlabelled, not absent. The collection's own labels, which a program extracted from reports, are not used.
+* A picture's name begins with the id of the patient. The view is known if ``Data_Entry_2017*.csv`` is in the download.
+* The pixel spacing that the collection publishes refers to the original images, not to these rescaled pictures, so
+  records have no spacing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from reveal_bench.sources.boxes import (
 from reveal_bench.sources.source import Extra
 
 PUBLISHED = {"boxes": 984, "images": 880}
-"""Counts of the published list."""
+"""Numbers of boxes and images in the published table."""
 
 LIST, ENTRIES = ("BBox_List_2017*.csv", "BBox_List_2017*.csv.gz"), ("Data_Entry_2017*.csv", "Data_Entry_2017*.csv.gz")
 NAME, LABEL, BOX = "Image Index", "Finding Label", ("Bbox [x", "y", "w", "h]")
@@ -49,7 +50,7 @@ _FILE = re.compile(r"(\d{8})_\d{3}\.png")
 
 @dataclass(frozen=True)
 class _List:
-    """Boxes by image and finding, and the first row of each image."""
+    """Boxes by image id and finding, and the first row of each image."""
 
     boxes: dict[str, dict[str, list[Box]]] = field(default_factory=dict)
     first_of: dict[str, BoxRow] = field(default_factory=dict)
@@ -95,8 +96,8 @@ def _counts(parsed: _List) -> dict[str, int]:
 
 
 def _read_views(path: Path, faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Return image id -> view, from the collection's table of all images."""
-    ignored: list[str] = []  # its other columns are known, only not of use here
+    """Return a dict from image id to view, from the collection's table of all images."""
+    ignored: list[str] = []  # the other columns are known, but not needed here
     rows = read_table(path, ("Image Index", "View Position"), faults, ignored)
     views = {row["Image Index"].removesuffix(".png"): row["View Position"] for row in rows}
     odd = sorted(set(views.values()) - {"AP", "PA"})

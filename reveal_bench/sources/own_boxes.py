@@ -1,4 +1,4 @@
-"""A user's own boxes: pictures, a table with a row per box or a COCO file, and a mapping that says what they mean. ::
+"""Datasets of a user's own boxes: pictures, a table with a row per box or a COCO file, and a mapping of columns. ::
 
     boxes: boxes.csv                  # .tsv, .xlsx, .parquet, .json, .jsonl; or COCO, a .json file of annotations
     image: {column: image, matches: file}          # or SOPInstanceUID
@@ -12,17 +12,20 @@
 
 Conventions
 -----------
-* For a COCO file, leave out the keys from `image` to `reader`: its `file_name`, categories and boxes [x, y, w, h] in
-  pixels need no explanation.
-* `images` says which images were read for all findings: the images of a table, those ``in the table`` of boxes (or
-  listed by the COCO file), or ``all pictures``. In these images a finding without a box is absent. In all other images,
-  it is unlabelled.
-* A row without a finding and numbers names an image without a box; without the key `images` it is a problem.
-* With `reader` and without a reference, boxes are not merged but belong to individual readers, see
-  :mod:`reveal_bench.kinds.detection.fusion`. A finding that two readers drew is present; one that a single reader drew
-  is unknown. A reader has read the images that have a row with the reader's name; the config ``readers`` lists them.
+* For a COCO file, leave out the keys from `image` to `reader`, because COCO defines the file names, categories and
+  boxes ([x, y, w, h] in pixels).
+* `images` says which images were read for all findings: the images of another table, the images ``in the table`` of
+  boxes (or in the COCO file), or ``all pictures``. In an image that was read, a finding without a box is absent; in any
+  other image it is unlabelled.
+* A row with blank cells for finding and box says that the image has no box. Such a row is a problem if the mapping has
+  no key `images`.
+* With `reader` but no reference reader, the boxes of different readers are not merged, see
+  :mod:`reveal_bench.kinds.detection.fusion`. A finding that at least two readers drew is present; a finding that only
+  one reader drew is unlabelled. A reader is taken to have read every image that has a row with the reader's name; the
+  config ``readers`` lists these images.
 * Sizes come from the pictures, which are needed even if pixels are withheld: DICOM files if there are any, else PNG and
-  JPEG. Sizes in a COCO file must be equal to them. Patients come from the column `patient` or from DICOM headers.
+  JPEG. Sizes in a COCO file must agree with the pictures. Patients come from the column `patient` or from DICOM
+  headers.
 """
 
 from __future__ import annotations
@@ -72,27 +75,27 @@ from reveal_bench.sources.study_tree import marker_problems, marker_warnings
 DICOM = (".dcm", ".dicom")
 PERCENT = 100
 UNFUSED = (
-    "no reader is the reference, so findings have no reference boxes: name the reader (`reader: {column: NAME, "
-    "reference: WHO}`), or build with --task detection --fuse majority; without either, systems are scored against "
-    "single readers alone, with --task detection and `score --readers`"
+    "no reader is the reference, so findings have no reference boxes. Name the reference reader "
+    "(`reader: {column: NAME, reference: WHO}`), or build with --task detection --fuse majority. "
+    "Otherwise systems can only be scored against individual readers, with --task detection and `score --readers`"
 )
 
 
 @dataclass(frozen=True)
 class _Own:
-    """The state of one `read`: the path of the mapping, and the maker of ids."""
+    """Path of the mapping and generator of ids, during one call of `inspect` or `read`."""
 
     mapping: Path | None = None
     namer: Namer = field(default_factory=lambda: Namer(None))
 
     @property
     def source(self) -> BoxSource[OwnTables]:
-        """Return this source in the form of a :class:`BoxSource`."""
+        """This source as a :class:`BoxSource`."""
         needs = f"{MAPPING_NAME} with the key `boxes`"
         return BoxSource("own-boxes", needs, {}, self.find, self.parse, OwnTables.counts, self.make)
 
     def find(self, root: Path) -> dict[str, Path]:
-        """Return role -> file: the mapping, and the tables that it names, which are beside it or in `root`."""
+        """Return files by role: the mapping, and the tables that it names, found beside the mapping or in `root`."""
         path = self.mapping if self.mapping is not None else root / MAPPING_NAME
         if not is_of_boxes(path):
             return {}
@@ -104,11 +107,11 @@ class _Own:
         return {"mapping": path} | {r: p if p.is_file() else root / tables[r] for r, p in beside.items()}
 
     def parse(self, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
-        """Return the contents of the tables."""
+        """Return the parsed tables of boxes and images."""
         return read_tables(read_box_mapping(files["mapping"]), files, faults, warnings)
 
     def make(self, build: BoxBuild[OwnTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
-        """Return records of every split."""
+        """Return (splits, extra tables) from the tables and pictures."""
         tables, faults = build.parsed, build.faults
         films, headers = _films(build)
         if tables.mapping.images == PICTURED:
@@ -120,7 +123,7 @@ class _Own:
             build.warnings.append(NO_PATIENTS)
         namer = self.namer
         if not tables.mapping.has_public_ids and namer.key is None:
-            rule = "must be given, a secret to make ids with, or the mapping must say `ids: public`"
+            rule = "must be given (a secret from which ids are made) unless the mapping says `ids: public`"
             raise ArgumentError("id_key", rule, "neither")
         _check_markers(pictures, headers, build)
         maker = _OwnRecords(tables.mapping, namer, faults)
@@ -152,7 +155,7 @@ class _Own:
 def _check_markers(
     pictures: Mapping[str, PictureFile], headers: Mapping[str, Header], build: BoxBuild[OwnTables]
 ) -> None:
-    """Note the reasons against publishing images, and warn where headers do not state that images may be published."""
+    """Note headers that forbid publishing an image; warn of headers that do not state that it may be published."""
     used = {name: headers[name] for name in pictures if name in headers}
     for name, header in used.items():
         for problem in marker_problems(header, pictures[name].source_path):
@@ -166,32 +169,34 @@ def _check_splits(tables: OwnTables, records: Mapping[str, LocalizationRecord], 
         image = tables.images[name]
         split = split_of.setdefault(record.patient_id, image.split)
         if split != image.split:
-            faults.add(image.first.problem("split", f"must be {split}, as for this patient before", image.split), name)
+            faults.add(
+                image.first.problem("split", f"must be {split}, as in earlier rows of this patient", image.split), name
+            )
 
 
 def _percent_warning(mapping: BoxMapping, records: Iterable[LocalizationRecord]) -> list[str]:
-    """Return a warning if no number of a box is above 100 although all images are larger: they may be percentages."""
+    """Return a warning if no coordinate exceeds 100 although all images are larger: they may be percentages."""
     pairs = [(record, box) for record in records for one in record.annotations for box in one.boxes_xywh]
     if mapping.is_normalised or not pairs or any(min(record.size) <= PERCENT for record, _ in pairs):
         return []
     if any(max(x + width, y + height) > PERCENT for _, (x, y, width, height) in pairs):
         return []
-    rule = "if these are percentages, divide by 100 and say `coordinates: normalised`"
-    return [f"{mapping.boxes}: no number of a box is above {PERCENT}, although all films are larger: {rule}"]
+    rule = "if they are percentages, divide them by 100 and set `coordinates: normalised`"
+    return [f"{mapping.boxes}: no box coordinate is above {PERCENT}, although all images are larger; {rule}"]
 
 
 def detect(root: Path) -> float:
-    """Return 1 if ``mapping.yaml`` in `root` is a mapping of boxes, else 0."""
+    """Return 1 if ``mapping.yaml`` in `root` describes a table of boxes, else 0."""
     return float(is_of_boxes(Path(root) / MAPPING_NAME))
 
 
 def inspect(root: Path, *, mapping: Path | None = None, pictures: Path | None = None, workers: int = 1) -> Inspection:
-    """Count the entries of the tables, and list their problems; pictures are ignored.
+    """Count the entries of the tables and list their problems; `pictures` and `workers` are ignored.
 
     Raises
     ------
     ValueError
-        If the mapping of boxes is missing, or has problems: the message lists all of them.
+        If the mapping is missing or has problems, all of which the message lists.
     """
     return _Own(mapping).source.inspect(root)
 
@@ -206,7 +211,7 @@ def read(
     id_key: bytes | None = None,
     workers: int = 1,
 ) -> SourceData:
-    """Return records per split; parameters as of :meth:`reveal_bench.sources.box_source.BoxSource.read`.
+    """Return the records of each split; see also :meth:`reveal_bench.sources.box_source.BoxSource.read`.
 
     Parameters
     ----------
@@ -218,7 +223,7 @@ def read(
     BuildError
         With every problem of mapping, tables and pictures.
     ValueError
-        If the mapping of boxes, all pictures, or a needed `id_key` are missing.
+        If the mapping, all pictures or a required `id_key` are missing.
     """
     own = _Own(mapping, Namer(id_key))
     how: dict[str, Any] = {"pixels": pixels, "keep_going": keep_going, "pictures": pictures, "workers": workers}
@@ -230,7 +235,7 @@ def read(
 
 
 def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]]:
-    """Return (pictures, headers of DICOM pictures), both by the name that the table gives the image."""
+    """Return (pictures, headers of DICOM pictures), both by the name that the table uses for the image."""
     place = build.root if build.pictures is None else Path(build.pictures)
     is_by_uid = build.parsed.mapping.matches == "SOPInstanceUID"
     films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True, by_path=is_by_uid)
@@ -260,7 +265,7 @@ class _OwnRecords:
     def record(
         self, name: str, image: OwnImage, picture: PictureFile, header: Header | None
     ) -> LocalizationRecord | None:
-        """Return the record of an image, or None after noting the reason."""
+        """Return the record of an image, or None after noting why it has none."""
         size = self._size(name, picture, header)
         if size is None or name in self.faults.bad:
             return None
@@ -303,7 +308,10 @@ class _OwnRecords:
         if not self.mapping.has_public_ids:
             return self.namer.name(kind, raw)
         if not PUBLIC_ID.fullmatch(raw) or re.fullmatch(r"\d+(\.\d+){3,}", raw):
-            rule = "must be at most 64 letters, digits, _, - and dots, and no UID, where ids are public"
+            rule = (
+                "must be at most 64 letters, digits, _, - and dots, and no DICOM UID, because the mapping "
+                "says `ids: public`"
+            )
             self.faults.add(row.problem(f"{kind} id", rule, repr(raw[:80])), name)
         return raw
 
@@ -319,7 +327,7 @@ class _OwnRecords:
             return None
 
     def _check_size(self, name: str, listed: BoxRow | None, size: tuple[int, int]) -> None:
-        """Note a problem if the size in a COCO file is not the picture's."""
+        """Note a problem if the size in a COCO file differs from the size of the picture."""
         if listed is None or not listed.values.keys() >= {"width", "height"}:
             return
         own, stated = f"{size[1]} x {size[0]}", f"{listed['width']} x {listed['height']}"
@@ -327,7 +335,7 @@ class _OwnRecords:
             self.faults.add(listed.problem("width, height", f"must be {own}, the size of the picture", stated), name)
 
     def _boxes(self, rows: Sequence[tuple[str, BoxRow]], name: str, size: tuple[int, int]) -> dict[str, list[Box]]:
-        """Return the checked boxes of each finding, in pixels."""
+        """Return the valid boxes of each finding in pixels; note invalid boxes."""
         boxes: dict[str, list[Box]] = {}
         mapping = self.mapping
         for finding, row in rows:
@@ -341,7 +349,7 @@ class _OwnRecords:
             if rule is not None and mapping.is_normalised:
                 rule = f"as fractions, {rule}"
             elif rule is not None and max(x + width, y + height) <= 1:
-                rule += "; for fractions of width and height say `coordinates: normalised`"
+                rule += "; if the numbers are fractions of width and height, set `coordinates: normalised`"
             elif box in boxes.get(finding, ()):
                 rule = f"must not repeat an earlier box of the same finding{' and reader' if mapping.reader else ''}"
             if rule is not None:

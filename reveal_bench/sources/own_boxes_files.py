@@ -1,7 +1,9 @@
-"""The files of a user's own boxes: the mapping and the tables that it names. docs/sources.md explains the keys.
+"""Parsers of a user's own boxes: of the YAML mapping, and of the tables that the mapping names.
 
-Every image that a table names becomes an :class:`OwnImage`: the boxes that each reader drew on it, and the readers who
-read it without drawing a box. :mod:`reveal_bench.sources.own_boxes` checks boxes once the size of the image is known.
+docs/sources.md explains the keys of the mapping.
+
+Every image that a table names becomes an :class:`OwnImage` with the boxes of each reader, and the readers who drew no
+box. :mod:`reveal_bench.sources.own_boxes` checks the boxes when the size of the image is known.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ IMAGES = "table of images"
 LISTED, PICTURED = "in the table", "all pictures"
 COCO_BOX = ("bbox[0]", "bbox[1]", "bbox[2]", "bbox[3]")
 REFERENCE = ""
-"""Key of reference boxes where boxes are stored by reader."""
+"""Key of the reference boxes in a dict from reader to boxes."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,12 @@ class BoxMapping:
 
     @property
     def is_coco(self) -> bool:
-        """True for a COCO file, which has no columns to name."""
+        """True if the boxes are in a COCO file, so that the mapping names no columns."""
         return not self.image
 
 
 def is_of_boxes(path: Path) -> bool:
-    """Return True if a mapping is a mapping of boxes."""
+    """Return True if a mapping file describes a table of boxes (has the key ``boxes``)."""
     try:
         return re.search(r"^boxes *:", read_document(path), re.MULTILINE) is not None
     except (OSError, UnicodeDecodeError):
@@ -63,12 +65,12 @@ def is_of_boxes(path: Path) -> bool:
 
 
 def read_box_mapping(path: Path) -> BoxMapping:
-    """Read a mapping of boxes, and check every key of it.
+    """Return the parsed mapping of a table of boxes.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with it.
+        With all problems of the mapping.
     """
     problems = DownloadProblems()
     content = load_mapping(path, problems)
@@ -79,13 +81,13 @@ def read_box_mapping(path: Path) -> BoxMapping:
 
 
 class _BoxParser(MappingParser):
-    """Parser of plain YAML into a BoxMapping; all problems go to `problems`."""
+    """Converter of parsed YAML to a :class:`BoxMapping`; it adds all problems to `problems`."""
 
     def boxes(self, content: dict[str, Any]) -> BoxMapping:
         is_coco = "image" not in content and str(content.get("boxes")).endswith(".json")
         self._only(content, OF_COCO if is_coco else KEYS, "mapping")
         if content.get("ids", "public") != "public":
-            self._fail("ids", "must be public, or left out", str(content["ids"])[:80])
+            self._fail("ids", "must be 'public' or left out", str(content["ids"])[:80])
         mapping = BoxMapping(
             file=self.file,
             boxes=self._path_within(content.get("boxes"), "boxes"),
@@ -103,20 +105,28 @@ class _BoxParser(MappingParser):
                 self._text(entry.get(name), f"images.{name}")
             return {**entry, "table": self._path_within(entry.get("table"), "images.table")}
         if entry not in ("", LISTED, PICTURED):
-            self._fail("images", f"must be {LISTED}, {PICTURED}, or a mapping with table and column", str(entry)[:80])
+            self._fail(
+                "images",
+                (f"must be {LISTED!r}, {PICTURED!r}, or a mapping with the keys table and column"),
+                str(entry)[:80],
+            )
         return str(entry)
 
     def _columns(self, content: dict[str, Any], mapping: BoxMapping) -> BoxMapping:
         image = self._mapping(content.get("image"), "image", ("column", "matches"))
         if image.get("matches", "file") not in ("file", "SOPInstanceUID"):
-            self._fail("image.matches", "must be file or SOPInstanceUID", str(image["matches"])[:80])
+            self._fail("image.matches", "must be 'file' or 'SOPInstanceUID'", str(image["matches"])[:80])
         forms = [form for form in ("xyxy", "xywh") if form in content]
         columns = content[forms[0]] if len(forms) == 1 else None
         if not isinstance(columns, list) or len(columns) != 4 or not all(isinstance(c, str) and c for c in columns):
-            self._fail("xyxy", "or xywh, one of them, must list four columns", str(columns or " and ".join(forms))[:80])
+            self._fail(
+                "xyxy",
+                ("or `xywh` must list four columns, and the other key must be left out"),
+                str(columns or " and ".join(forms))[:80],
+            )
             columns = []
         if content.get("coordinates") not in ("pixels", "normalised"):
-            self._fail("coordinates", "must be pixels or normalised", str(content.get("coordinates"))[:80])
+            self._fail("coordinates", "must be 'pixels' or 'normalised'", str(content.get("coordinates"))[:80])
         reader = self._mapping(content.get("reader", {}), "reader", ("column", "reference"))
         return replace(
             mapping,
@@ -136,14 +146,14 @@ class _BoxParser(MappingParser):
 
 @dataclass
 class OwnImage:
-    """One image with its boxes, as the tables describe it.
+    """An image with its boxes, as the tables state them.
 
     Attributes
     ----------
     first : the first row that names the image
-    drawn : reader -> (finding, row) of each box; an empty list for a reader who drew nothing
-    empty : reader -> the row that says that this reader drew nothing
-    listed : its entry in a COCO file, with `width` and `height`
+    drawn : dict from reader to (finding, row) of each box; an empty list for a reader who drew no box
+    empty : dict from reader to the row that says that this reader drew no box
+    listed : the image's entry in a COCO file, with `width` and `height`
     """
 
     first: BoxRow
@@ -156,14 +166,14 @@ class OwnImage:
 
 @dataclass
 class OwnTables:
-    """Every image that a table names, and every reader with the row that names them first."""
+    """Every image that the tables name, and every reader with the first row that names the reader."""
 
     mapping: BoxMapping
     images: dict[str, OwnImage] = field(default_factory=dict)
     readers: dict[str, BoxRow] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of images, boxes and readers."""
+        """Return the numbers of images, images with boxes, boxes and readers."""
         by_reader = [image.drawn for image in self.images.values()]
         return {
             "images": len(by_reader),
@@ -174,7 +184,7 @@ class OwnTables:
 
 
 def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
-    """Return the contents of the tables, and note their problems."""
+    """Return the parsed tables, and note their problems."""
     tables = OwnTables(mapping)
     if IMAGES in files and not isinstance(mapping.images, str):
         _read_images(files[IMAGES], mapping.images, tables, faults, warnings)
@@ -189,8 +199,8 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
     is_said = any(image.empty for image in tables.images.values())
     if tables.readers.keys() - {mapping.reference} and mapping.images and not is_said:
         warnings.append(
-            "no row says that a reader drew nothing: each reader counts as having read only the images with a box "
-            "by that reader"
+            "no row says that a reader drew no box, so each reader is assumed to have read only the "
+            "images with a box by that reader"
         )
     return tables
 
@@ -198,7 +208,7 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
 def _rows(
     path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults
 ) -> tuple[list[BoxRow], tuple[str, ...]]:
-    """Return (rows, all columns of the table), rows with only the `columns`; both are empty after a problem."""
+    """Return (rows with only `columns`, names of all columns of the table); both are empty after a problem."""
     problems = DownloadProblems()
     table = scan_table(path, path.name, problems, sheet=sheet, limits=LIMITS)
     problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
@@ -219,11 +229,13 @@ def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[st
 
 
 def _unused(file: str, columns: Sequence[str], mapping: BoxMapping, named: Sequence[str]) -> list[str]:
-    """Return a warning for each column that seems to name patients or splits and that the mapping does not use."""
+    """Return a warning for each unused column whose name begins with "patient" or "split"."""
     keys = [key for key in ("patient", "split") if isinstance(mapping.images, str) or key not in mapping.images]
     return [
-        f"{file}: the column {column!r} is not read; the mapping may name a table with a row per image that has it: "
-        f"images: {{table: FILE, column: NAME, {key}: {column}}}"
+        (
+            f"{file}: the column {column!r} is not read; to use it, name a table with a row per image in the "
+            f"mapping: images: {{table: FILE, column: NAME, {key}: {column}}}"
+        )
         for column in columns
         for key in keys
         if column.casefold().startswith(key) and column.casefold() not in {name.casefold() for name in named}
@@ -239,26 +251,27 @@ def _read_images(path: Path, named: Mapping[str, str], tables: OwnTables, faults
         patient, split = (row[named[key]] if key in named else default for key, default in
                           (("patient", ""), ("split", UNDIVIDED)))  # fmt: skip
         if not name or name in tables.images:
-            faults.add(row.problem(named["column"], "must name each image once", repr(row[named["column"]])), None)
+            rule = "must name an image, and each only once"
+            faults.add(row.problem(named["column"], rule, repr(row[named["column"]])), None)
             continue
         tables.images[name] = OwnImage(row, patient=patient, split=split)
         if not is_split_name(split):
             faults.add(row.problem(named["split"], "must be the name of a split", repr(split)), name)
         if "patient" in named and not patient:
-            faults.add(row.problem(named["patient"], "must name the patient", "a blank cell"), name)
+            faults.add(row.problem(named["patient"], "must name the image's patient", "a blank cell"), name)
 
 
 def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults: Faults) -> list[BoxRow]:
-    """Return the annotations of a COCO file as rows of boxes, and add its images.
+    """Return the annotations of a COCO file as rows of boxes, and add its images to `tables`.
 
-    Rows are named after the file's lists.
+    Instead of a line number, a row has the position in the file, such as ``annotations[3]``.
     """
     try:
         images: dict[Any, str] = {}
         for row, entry in _entries(file, content, "images"):
             row = replace(row, values={"image": str(entry["file_name"]), **_size_of(entry)})
             if entry["id"] in images:
-                faults.add(row.problem("id", "must belong to one image", entry["id"]), None)
+                faults.add(row.problem("id", "must be unique among images", entry["id"]), None)
             images[entry["id"]] = row["image"]
             _list_image(row, tables, faults)
         names = {entry["id"]: str(entry["name"]) for entry in content.get("categories", ())}
@@ -292,7 +305,7 @@ def _coco_problem(
 ) -> Problem | None:
     """Return the problem of an annotation, or None.
 
-    `seen` has the ids of earlier annotations.
+    `seen` contains the ids of earlier annotations.
     """
     if entry["image_id"] not in images:
         return row.problem("image_id", "must be the id of an image", entry["image_id"])
@@ -301,9 +314,11 @@ def _coco_problem(
     if len(entry["bbox"]) != 4:
         return row.problem("bbox", "must be [x, y, width, height]", entry["bbox"])
     if entry.get("iscrowd"):
-        return row.problem("iscrowd", "must be 0: a region of several lesions is not a lesion", entry["iscrowd"])
+        return row.problem(
+            "iscrowd", ("must be 0, because a region with several lesions cannot be one box"), entry["iscrowd"]
+        )
     if "id" in entry and entry["id"] in seen:
-        return row.problem("id", "must belong to one annotation", entry["id"])
+        return row.problem("id", "must be unique among annotations", entry["id"])
     seen.add(entry.get("id"))
     return None
 
@@ -314,12 +329,13 @@ def _list_image(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     _check_table(name, row, "image", tables, faults)
     image = tables.images.setdefault(name, OwnImage(row))
     if image.listed is not None:
-        faults.add(row.problem("file_name", f"must be listed once, and is {image.listed.line} too", row["image"]), name)
+        rule = f"must be listed once, but is also at {image.listed.line}"
+        faults.add(row.problem("file_name", rule, row["image"]), name)
     image.listed = row
 
 
 def _check_table(name: str, row: BoxRow, column: str, tables: OwnTables, faults: Faults) -> None:
-    """Note a problem if there is a table of images and the image is not in it."""
+    """Note a problem if the mapping names a table of images that does not list the image."""
     images = tables.mapping.images
     if not isinstance(images, str) and name not in tables.images:
         faults.add(row.problem(column, f"must be in {images['table']}", repr(row[column])), name)
@@ -346,7 +362,7 @@ def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     if is_blank and (not label or label.casefold() in NO_LABEL or conflict((finding or "", ""), mapping.findings)):
         image.empty[reader] = row
         if not mapping.images:
-            rule = "must name a finding, unless the mapping says with `images` which images were read"
+            rule = "must name a finding unless the mapping says with `images` which images were read"
             faults.add(row.problem(finding_column, rule, repr(label) if label else "a blank cell"), name)
     elif finding is None:
         faults.add(row.problem(finding_column, "must be one of the mapping's findings", value), name)
@@ -355,19 +371,19 @@ def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
 
 
 def _check_readers(tables: OwnTables, faults: Faults) -> None:
-    """Note readers who contradict themselves, names that differ only in case, and a reference that is not a reader."""
+    """Note contradictory rows of a reader, reader names that differ only in case, and an unknown reference reader."""
     mapping = tables.mapping
     for name, image in tables.images.items():
         for reader, row in image.empty.items():
             if image.drawn[reader]:
                 by = "the same reader's" if mapping.reader else "this image's"
-                rule = f"must not be blank beside {by} box in line {image.drawn[reader][0][1].line}"
+                rule = f"must not be blank, because {by} box is in line {image.drawn[reader][0][1].line}"
                 faults.add(row.problem(mapping.finding, rule, "a blank cell"), name)
     spelt: dict[str, str] = {}
     for reader, row in tables.readers.items():
         first = spelt.setdefault(reader.casefold(), reader)
         if first != reader:
-            rule = f"must be spelt in one way for one reader, as in line {tables.readers[first].line}: {first}"
+            rule = f"must be spelt as in line {tables.readers[first].line}: {first}"
             faults.add(row.problem(mapping.reader, rule, reader), None)
     if mapping.reference and tables.readers and mapping.reference not in tables.readers:
         rule = f"must be one of {', '.join(sorted(tables.readers))}"

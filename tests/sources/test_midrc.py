@@ -97,7 +97,9 @@ def test_without_labels(download):
     (download / "mapping.yaml").unlink()
     inspection = inspect(download)
     assert any(text.startswith("no mapping: MIDRC gives none of the twelve labels") for text in inspection.warnings)
-    with pytest.raises(ValueError, match="`mapping` must say where the labels are: MIDRC gives none of the twelve"):
+    with pytest.raises(
+        ValueError, match="`mapping` must be given, and explain the columns of a table of labels, because MIDRC"
+    ):
         read(download, id_key=KEY)
 
 
@@ -129,13 +131,13 @@ def manifest(root, **entry):
 
 
 SPOILT = [
-    (lambda root: first_archive(root).unlink(), r"`file_name` must have been downloaded, got '999999-"),
+    (lambda root: first_archive(root).unlink(), r"`file_name` must be in the download, got '999999-"),
     (cut_archive, r"`file_size` must be [\d,]+ bytes, got [\d,]+ in 999999-"),
     (flip_archive, r"`md5sum` must be [0-9a-f]{32}, got [0-9a-f]{32} in 999999-"),
     (lambda root: manifest(root, file_name="x.zip"), r"manifest.json:\d+: `entry` must be an object with `object_id`"),
     (
         lambda root: manifest(root, object_id="a", file_name="../../etc/passwd"),
-        r"`file_name` must have been downloaded",
+        r"`file_name` must be in the download",
     ),
     (
         lambda root: (root / "manifest.json").write_text("{}"),
@@ -156,7 +158,7 @@ SPOILT = [
     ),
     (
         lambda root: change(root / "case.tsv", "999999-000001", "999999-000000"),
-        r"case.tsv:3: `submitter_id` must occur, in one row only",
+        r"case.tsv:3: `submitter_id` must be present and unique",
     ),
     (
         lambda root: change(root / "imaging_study.tsv", "['999999-000002']", "['999999-000002'"),
@@ -169,7 +171,7 @@ SPOILT = [
     (lambda root: change(root / "mRALE_annotations.csv", "mRALE Score", "Score"), r"`columns` must have `mRALE Score`"),
     (
         lambda root: (root / "mRALE_annotations.csv").write_text("StudyInstanceUID,mRALE Score\n1.2,25\n"),
-        r"`mRALE Score` must be a whole number of 0 to 24, got '25'",
+        r"`mRALE Score` must be a whole number from 0 to 24, got '25'",
     ),
     (
         lambda root: change(root / "labels.csv", "2.25.", "2.26."),
@@ -205,7 +207,7 @@ def test_tables_that_do_not_cover_the_images_are_counted(download):
     (download / "imaging_study.tsv").write_text("".join(lines[:-2]))
     source_data = read(download, id_key=KEY)
     assert any(
-        text.startswith("2 studies have images and are not in the table imaging_study") for text in source_data.warnings
+        text.startswith("2 studies with images are not in the table imaging_study") for text in source_data.warnings
     )
     assert [record.age_band for record in source_data.splits["test"]][-2:] == ["unknown", "unknown"]
 

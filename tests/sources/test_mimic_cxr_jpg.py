@@ -142,7 +142,7 @@ def test_splits_other_than_test_are_a_warning(tmp_path: Path) -> None:
     (tree / "mimic-cxr-2.0.0-split.csv").write_bytes(table(splits))
     studies, problems, warnings = look_up(tree, "1", "2")
     assert ([study.split for study in studies.values()], problems) == (["train", "test"], [])
-    assert warnings == ["1 studies are of MIMIC-CXR-JPG's split 'train': a model may have been trained on them"]
+    assert warnings == ["1 studies belong to MIMIC-CXR-JPG's split 'train': a model may have been trained on them"]
 
 
 def test_without_metadata_the_list_of_names_gives_the_ids(tmp_path: Path) -> None:
@@ -160,14 +160,19 @@ def test_without_metadata_the_list_of_names_gives_the_ids(tmp_path: Path) -> Non
     (tree / "IMAGE_FILENAMES").write_text("files/p10/p11000032/s50414267/x.jpg\n")
     assert "IMAGE_FILENAMES:1: `path` must look like files/p10/" in look_up(tree, "50414267")[1][0]
     (tree / "IMAGE_FILENAMES").unlink()
-    assert "must hold mimic-cxr-2.*-metadata.csv.gz or IMAGE_FILENAMES, got neither" in look_up(tree, "50414267")[1][0]
+    assert ("must contain mimic-cxr-2.*-metadata.csv.gz or IMAGE_FILENAMES, got neither") in look_up(tree, "50414267")[
+        1
+    ][0]
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         ([row(A), row(A)], f":3: `dicom_id` must be unique, got {A}"),
-        ([row(A), row(B, subject="10000045")], ":3: `subject_id` must be one per study (10000032), got 10000045"),
+        (
+            [row(A), row(B, subject="10000045")],
+            (":3: `subject_id` must be the same for all images of a study (10000032), got 10000045"),
+        ),
         ([row(A, Rows="")], ":2: `Rows, Columns` must be whole numbers above 0, got  and 20"),
         ([row(A, Columns="0")], ":2: `Rows, Columns` must be whole numbers above 0, got 30 and 0"),
         ([row("../../x")], ":2: `subject_id, dicom_id` must be a number and a DICOM id, got '10000032', '../../x'"),
@@ -196,7 +201,7 @@ def test_missing_scaled_and_broken_pictures(tmp_path: Path) -> None:
     where = "files/p10/p10000032/s50414267"
     assert [(fault.rule.split(" (")[0], fault.value) for fault in faults] == [
         ("must exist when pixels are embedded", f"no {where}/{A}.jpg"),
-        ("must have the size of the metadata", f"10 x 15 instead of 20 x 30 for {where}/{B}.jpg"),
+        ("must have the size that the metadata state", f"10 x 15 instead of 20 x 30 for {where}/{B}.jpg"),
         ("must be readable", f"not a picture in {where}/{C}.jpg"),
     ]
     images, faults = study_images(study, need_pictures=False)
@@ -208,4 +213,4 @@ def test_a_size_that_nobody_knows_is_a_fault(tmp_path: Path) -> None:
     entry = {name: value for name, value in row(A).items() if name not in ("Rows", "Columns")}
     study = look_up(write_tree(tmp_path, [entry], pictures=False), "50414267")[0]["50414267"]
     images, faults = study_images(study, need_pictures=False)
-    assert (images, [fault.rule for fault in faults]) == ((), ["must be known from metadata or picture"])
+    assert (images, [fault.rule for fault in faults]) == ((), ["must be stated by the metadata or the picture"])

@@ -118,7 +118,9 @@ def test_version_1_0_0_has_no_splits(tmp_path: Path) -> None:
     rows = (HEADS + line()).replace(",split", "").replace(",test", "")
     source_data = ms_cxr.read(write(tmp_path, rows, "MS_CXR_Local_Alignment_v1.0.0.csv"), pixels="withhold")
     assert list(source_data.splits) == ["test"]
-    warning = "MS_CXR_Local_Alignment_v1.0.0.csv: no splits (as in version 1.0.0), all images are of the split 'test'"
+    warning = (
+        "MS_CXR_Local_Alignment_v1.0.0.csv: no splits (as in version 1.0.0), so all images are in the split 'test'"
+    )
     assert warning in source_data.warnings
 
 
@@ -130,7 +132,7 @@ def test_version_1_0_0_has_no_splits(tmp_path: Path) -> None:
         (line(path=f"files/p10/{ID}.jpg"),
          f":2: `path` must end in p<2 digits>/p<subject>/s<study>/{ID}.jpg, got 'files/p10/{ID}.jpg'"),
         (line(dicom_id=OTHER), f":2: `path` must end in p<2 digits>/p<subject>/s<study>/{OTHER}.jpg, got '{PATH}'"),
-        (line(label_text=""), ":2: `label_text` must be a phrase, got none"),
+        (line(label_text=""), ":2: `label_text` must not be blank, got none"),
         (line(split="tset"), ":2: `split` must be train, val or test, got 'tset'"),
         (line(image_width=0), ":2: `image_width, image_height` must be whole numbers above 0, got '0', '3056'"),
         (line(image_height="30.5"),
@@ -159,7 +161,7 @@ def test_what_can_be_wrong_with_a_row(tmp_path: Path, rows: str, problem: str) -
         ("[]", "`file` must be COCO JSON with images, annotations and categories, got TypeError: "),
         ("{}", "`file` must be COCO JSON with images, annotations and categories, got KeyError: 'images'"),
         (coco([1, 2, 3, 4], image_id=9), "1: `annotation` must have a known image_id and category_id, a label_text and "
-         "a bbox of four, got KeyError: 9"),
+         "a bbox of four numbers, got KeyError: 9"),
         (coco([1, 2, 3]), "1: `annotation` must have a known image_id and category_id, a label_text and a bbox of "),
         (coco([1, 2, 3, float("inf")]), "1: `x, y, w, h` must be four finite numbers, got '1', '2', '3', 'inf'"),
     ],
@@ -204,9 +206,9 @@ def test_views_of_the_metadata(tmp_path: Path, raw: str | None, view: str) -> No
     assert (record.view, record.view_raw) == (view, raw or None)
     warnings = [warning for warning in source_data.warnings if "metadata.csv" in warning]
     if raw is None:
-        expected = ["mimic-cxr-2.0.0-metadata.csv: 1 image without a row, whose view is FRONTAL"]
+        expected = ["mimic-cxr-2.0.0-metadata.csv: 1 image without a row; their view is set to FRONTAL"]
     elif view in ("LATERAL", "UNKNOWN"):
-        expected = [f"mimic-cxr-2.0.0-metadata.csv: 1 image with a view that is not frontal, kept: {raw!r} 1"]
+        expected = [f"mimic-cxr-2.0.0-metadata.csv: 1 image with a view that is not frontal (kept): {raw!r} 1"]
     else:
         expected = []
     assert warnings == expected

@@ -108,7 +108,7 @@ FAULTS = {
     ("ptx: PTX", "ptx: PNX"): "mapping.yaml: `labels.wide.ptx` must be one of the mapping's findings (Rib fracture",
     ("[PTX]", "[rib fracture]"): "mapping.yaml: `findings` must have names that differ, got 'rib fracture' again",
     ("- Rib fracture", "- Rib, broken"): "`findings.name` must begin with a letter or digit",
-    ("[PTX]", "PTX"): "`findings.Pneumothorax.synonyms` must be a list of texts, got PTX",
+    ("[PTX]", "PTX"): "`findings.Pneumothorax.synonyms` must be a list of non-empty texts, got PTX",
     ("alone: true", "alone: often"): "`findings.No finding.stands_alone` must be true or false, got often",
 }
 
@@ -162,7 +162,7 @@ def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
         ("1.2.1,A", "", "labels.csv:3: `reader` must occur once for a study, got 'A' again for '1.2.1'"),
         ("1.2.1,", "", "labels.csv:3: `reader` must not be blank, as it gives the reader"),
         ("1.2.1,a", "", "labels.csv:3: `reader` must spell each reader in one way, got 'a', and 'A' before"),
-        ("1.2.1,B", "agreement: {column: labels}", "`agreement` must not be given where the mapping names the column"),
+        ("1.2.1,B", "agreement: {column: labels}", "`agreement` must be left out if the mapping names a column"),
         ("1.2.1,B", "split: {column: reader}", "labels.csv:3: `split` must be the same in every row of '1.2.1', got B"),
     ],
 )
@@ -385,7 +385,7 @@ def test_readers_boxes_stay_apart_and_ids_are_hashes(tmp_path):
     mapping = BOX_MAPPING.replace("ids: public", "reader: {column: who}")
     boxes = BOXES + "film3.png,Bea,nodule,41,40,51,60\n"
     root = write_boxes(tmp_path, boxes, mapping)
-    with pytest.raises(ValueError, match="`id_key` must be given, a secret to make ids with, or the mapping must say"):
+    with pytest.raises(ValueError, match=r"`id_key` must be given .a secret from which ids are made. unless"):
         own_boxes.read(root)
     first, _, third = own_boxes.read(root, id_key=KEY).splits["test"]
     assert first.image_id == keyed_id(KEY, "image", "film1")
@@ -405,10 +405,12 @@ BOX_FAULTS = {
     (",PTX,2", ",PNX,2"): "boxes.csv:3: `finding` must be one of the mapping's findings, got 'PNX'",
     ("film3.png", "film4.png"): "boxes.csv:5: `picture` must exist for film4, got no such file",
     ("40,40", "a,40"): "boxes.csv:5: `x1, y1, x2, y2` must be four finite numbers, got 'a', '40', '50', '60'",
-    ("coordinates: pixels", ""): "mapping.yaml: `coordinates` must be pixels or normalised, got None",
-    ("in the table", "some"): "mapping.yaml: `images` must be in the table, all pictures, or a mapping",
-    ("images: in the table\n", ""): "boxes.csv:4: `finding` must name a finding, unless the mapping says with `images`",
-    ("[x1, y1, x2, y2]", "[x1, y1]"): "mapping.yaml: `xyxy` or xywh, one of them, must list four columns",
+    ("coordinates: pixels", ""): "mapping.yaml: `coordinates` must be 'pixels' or 'normalised', got None",
+    ("in the table", "some"): "mapping.yaml: `images` must be 'in the table', 'all pictures', or a mapping",
+    ("images: in the table\n", ""): "boxes.csv:4: `finding` must name a finding unless the mapping says with `images`",
+    ("[x1, y1, x2, y2]", "[x1, y1]"): (
+        "mapping.yaml: `xyxy` or `xywh` must list four columns, and the other key must be left out"
+    ),
     ("column: image", "column: img"): "mapping.yaml: `column` must be a column of boxes.csv, got 'img'",
     (
         "film3.png,Ada",
@@ -417,11 +419,11 @@ BOX_FAULTS = {
     (
         "film3.png,Ada",
         "film3.png,Ada,,,,,\nfilm3.png,Ada",
-    ): "boxes.csv:5: `finding` must not be blank beside this image's",
+    ): "boxes.csv:5: `finding` must not be blank, because this image's",
     (
         "10,20,30,44",
         ".1,.2,.3,.4",
-    ): "for fractions of width and height say `coordinates: normalised`, got .1, .2, .3, .4",
+    ): "if the numbers are fractions of width and height, set `coordinates: normalised`, got .1, .2, .3, .4",
 }
 
 
@@ -439,9 +441,9 @@ def test_problem_of_own_boxes_is_named(tmp_path, change, problem):
         (
             ("film3.png,Ada", "film3.png,ada"),
             "Ada",
-            "boxes.csv:5: `who` must be spelt in one way for one reader, as in",
+            "boxes.csv:5: `who` must be spelt as in",
         ),
-        (("film3.png,Ada", "film1.png,Ada,,,,,\nfilm3.png,Ada"), "Ada", "beside the same reader's box in line 2, got"),
+        (("film3.png,Ada", "film1.png,Ada,,,,,\nfilm3.png,Ada"), "Ada", "because the same reader's box is in line 2"),
     ],
 )
 def test_readers_names_are_checked(tmp_path, change, reader, problem):
@@ -456,7 +458,7 @@ def test_boxes_without_a_reference_reader_are_a_warning_unless_fused(tmp_path):
     assert "no reader is the reference" in run(*build).output
     assert "no reader is the reference" not in run(*build, "--fuse", "majority").output
     (root / "boxes.csv").write_text(BOXES.replace("film2.png,Ada,,,,,\n", ""))
-    assert "no row says that a reader drew nothing" in run(*build).output
+    assert "no row says that a reader drew no box" in run(*build).output
 
 
 def test_images_that_may_show_a_name_are_refused(tmp_path):
@@ -476,8 +478,8 @@ OF_IMAGES = BOX_MAPPING.replace("in the table", "{table: images.csv, column: ima
     ("images", "problem"),
     [
         (IMAGES, None),
-        (IMAGES.replace("Q", "P"), "images.csv:4: `split` must be train, as for this patient before, got test"),
-        (IMAGES.replace("Q", ""), "images.csv:4: `patient_id` must name the patient, got a blank"),
+        (IMAGES.replace("Q", "P"), "images.csv:4: `split` must be train, as in earlier rows of this patient, got test"),
+        (IMAGES.replace("Q", ""), "images.csv:4: `patient_id` must name the image's patient, got a blank"),
     ],
 )
 @pytest.mark.parametrize("form", ["table", "COCO"])
@@ -506,10 +508,10 @@ COCO_FAULTS = {
     ),
     ("images", 1, "file_name"): (
         "film1.png",
-        "boxes.json:images[1]: `file_name` must be listed once, and is images[0]",
+        "boxes.json:images[1]: `file_name` must be listed once, but is also at images[0]",
     ),
-    ("images", 1, "id"): (1, "boxes.json:images[1]: `id` must belong to one image, got 1"),
-    ("annotations", 1, "id"): (1, "boxes.json:annotations[1]: `id` must belong to one annotation, got 1"),
+    ("images", 1, "id"): (1, "boxes.json:images[1]: `id` must be unique among images, got 1"),
+    ("annotations", 1, "id"): (1, "boxes.json:annotations[1]: `id` must be unique among annotations, got 1"),
     ("annotations", 1, "iscrowd"): (1, "boxes.json:annotations[1]: `iscrowd` must be 0"),
     ("annotations", 1, "category_id"): (
         9,
@@ -538,7 +540,7 @@ def test_numbers_that_may_be_percentages_are_a_warning(tmp_path):
     root = write_boxes(tmp_path)
     for i in (1, 2, 3):
         Image.new("L", (200, 220), 40 * i).save(root / f"film{i}.png")
-    assert any("boxes.csv: no number of a box is above 100" in text for text in own_boxes.read(root).warnings)
+    assert any("boxes.csv: no box coordinate is above 100" in text for text in own_boxes.read(root).warnings)
 
 
 def test_readers_count_where_they_read_and_drew_nothing(tmp_path):

@@ -56,7 +56,11 @@ MAPPINGS = [
     (MAPPING, "- a\n", r"mapping.yaml: `file` must be a YAML mapping, got something else"),
     (MAPPING, "", r"mapping.yaml: `file` must be a YAML mapping"),
     (MAPPING, "a: [", r"mapping.yaml: `file` must be YAML in UTF-8, got while parsing"),
-    ("table: table.csv", "tabel: table.csv", r"`mapping` must have the keys .*, got 'tabel' \(nearest: 'table'\)"),
+    (
+        "table: table.csv",
+        "tabel: table.csv",
+        r"`mapping` must only have keys among .*, got 'tabel' \(nearest: 'table'\)",
+    ),
     ("table: table.csv", "tabel: table.csv", r"`table` must be text, got none"),
     ("table.csv", "labels.csv", r"labels.csv: `file` must exist, got none"),
     ("StudyInstanceUID", "AccessionNumber", r"`study_key.matches` must be one of .*, got 'AccessionNumber'"),
@@ -84,11 +88,11 @@ MAPPINGS = [
     ),
     ("three_of_three", "three_of_tree", r"`agreement.values.3 of 3` must be one of .* \(nearest: 'three_of_three'\)"),
     ("Female: F", "Female: f", r"`demographics.sex.values.Female` must be one of F, M, other, unknown, got 'f'"),
-    ("demographics: {sex", "demographics: {gender", r"`demographics` must have the keys age, age_band, sex"),
+    ("demographics: {sex", "demographics: {gender", r"`demographics` must only have keys among age, age_band, sex"),
     (
         "demographics: {sex",
         "demographics: {age: {column: sex}, age_band: {column: sex}, sex",
-        r"one of `age` and `age_band`, got both",
+        r"either `age` or `age_band`, got both",
     ),
     (
         "demographics: {sex",
@@ -98,7 +102,7 @@ MAPPINGS = [
     (
         "table: table.csv",
         "table: table.csv\ntable: other.csv",
-        r"mapping.yaml:2: `table` must be text and occur once",
+        r"mapping.yaml:2: `table` must be text and unique",
     ),
     (
         "table: table.csv",

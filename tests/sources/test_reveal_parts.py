@@ -39,7 +39,7 @@ def test_studies_without_a_row_are_a_problem_unless_the_mapping_leaves_them_out(
     with pytest.raises(BuildError, match=rf"(?s){N - 5} problems.*must have a row in labels\.csv"):
         read(images, mapping=path, id_key=KEY)
     path.write_text(path.read_text(encoding="utf-8").replace(": problem", ": ignored"), encoding="utf-8")
-    with pytest.raises(BuildError, match="`other_studies` must be problem or left out, got ignored"):
+    with pytest.raises(BuildError, match="`other_studies` must be 'problem' or 'left out', got ignored"):
         read(images, mapping=path, id_key=KEY)
 
 

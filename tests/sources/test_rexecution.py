@@ -277,7 +277,7 @@ def test_scaled_pictures_are_refused(copy: Path) -> None:
     with Image.open(picture.path) as image:
         image.resize((20, 20)).save(picture.path)
     (problem,) = refused(copy)
-    assert "`study_id: picture` must have the size of the metadata" in problem
+    assert "`study_id: picture` must have the size that the metadata state" in problem
 
 
 def test_two_task_files_are_one_too_many(copy: Path) -> None:
