@@ -6,21 +6,22 @@ study: ``{"StudyID", "ImageID", "findings": [{"sentence_en", "sentence_es", "abn
 
 Conventions
 -----------
-* Boxes are corners [left, top, right, bottom] from 0 to 1; they are converted to pixels with the size of the picture.
-  No table has that size, so the pictures are needed even if pixels are withheld.
-* Boxes belong to a sentence. Its labels, about 150 different ones, become the findings of
-  :data:`reveal_bench.findings.PADCHEST_GR_LABELS`; if a sentence has labels of two findings, both get its boxes. Labels
-  that are not findings stay in the config ``sentences``, which has everything the source says, with boxes in pixels.
+* Boxes are corners [left, top, right, bottom] as fractions from 0 to 1, which are converted to pixels. No table states
+  the size of the pictures, so the pictures are needed even if pixels are withheld.
+* Boxes belong to a sentence. The labels of sentences, about 150 different ones, are mapped to the findings of
+  :data:`reveal_bench.findings.PADCHEST_GR_LABELS`. If a sentence has labels of two findings, both findings get the
+  boxes of the sentence. The config ``sentences`` has all labels, including those that are not findings, and all boxes
+  in pixels.
 * ``boxes`` are the ground truth; ``extra_boxes``, which a second reader drew for some sentences, belong to the reader
   "individual".
-* A finding is present if an abnormal sentence has a label of the finding; it is `missing` if it then has no box.
-  Reports need not mention absent findings, so every other finding is unlabelled, not absent.
-* Pictures are PNG of 16 bits, in a folder or in a zip archive. BIMCV's archive comes in parts (``.zip.001`` ...) that
-  must be joined first. Pictures of earlier studies are not read.
+* A finding is present if an abnormal sentence has a label of the finding. A present finding without a box is `missing`.
+  Reports need not mention absent findings, so a finding that is not present is unlabelled, not absent.
+* Pictures are 16-bit PNG files in a folder or a zip archive. BIMCV distributes the archive in parts (``.zip.001`` ...)
+  that must be joined first. Pictures of earlier studies are not read.
 
-Files are parsed strictly. Traps handled here: StudyIDs are whole numbers of up to 39 digits, text here and never a
-float; a sentence that is not abnormal often lacks the keys of its labels and boxes; the images of earlier studies are
-in the same folder as the images in question.
+Files are parsed strictly. Pitfalls of the files: StudyIDs are whole numbers of up to 39 digits, which must stay text
+because a float would lose digits; sentences that are not abnormal often lack the keys for labels and boxes; the folder
+of pictures also contains those of earlier studies.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 REPORTS, TABLE = "grounded_reports_*.json", ("master_table.csv", "master_table.csv.zip", "master_table.csv.gz")
 EARLIER = "PadChest_GR_progression_prior_studies"
-"""Folder of the pictures of earlier studies, whose file names may be the same as of other pictures."""
+"""Name of the folder with the pictures of earlier studies, whose file names may repeat those of other pictures."""
 NEEDED = ("StudyID", "ImageID", "PatientID", "split")
 KNOWN = (
     "label", "boxes_count", "extra_boxes_count", "locations", "prior_study", "progression_status", "prior_imageID",
@@ -78,12 +79,12 @@ Corners = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of a report; boxes are still corners from 0 to 1.
+    """A sentence of a report; its boxes are corners as fractions from 0 to 1.
 
     Attributes
     ----------
-    number : 1-based position in its report
-    labels : canonical spellings of PadChest
+    number : 1-based position of the sentence in its report
+    labels : labels in PadChest's canonical spelling
     """
 
     number: int
@@ -98,14 +99,14 @@ class Sentence:
 
     @property
     def findings(self) -> list[str]:
-        """Findings that the sentence's labels mean, in the order of the benchmark; empty if no label is a finding."""
+        """Findings to which the sentence's labels belong, in the order of the benchmark; may be empty."""
         findings = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
         return [finding for finding in PADCHEST_GR_LABELS if finding in findings]
 
     def in_pixels(self, size: tuple[int, int], study: PadchestStudy, faults: Faults) -> tuple[list[Box], list[Box]]:
         """Return (boxes, extra boxes) in pixels of a picture of `size` (height, width).
 
-        Note boxes that do not fit it.
+        Boxes outside the picture are noted as problems.
         """
         return (
             self._scaled("boxes", self.boxes, size, study, faults),
@@ -130,7 +131,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class PadchestStudy:
-    """One entry of the reports, with its patient and split; `number` is its 1-based place in `file`."""
+    """An entry of the reports, with its patient and split; `number` is its 1-based position in `file`."""
 
     file: str
     number: int
@@ -141,13 +142,13 @@ class PadchestStudy:
     sentences: tuple[Sentence, ...]
 
     def problem(self, field: str, rule: str, value: object) -> Problem:
-        """Return a problem of this entry."""
+        """Return a problem with this entry's file and number."""
         return Problem(self.file, self.number, field, rule, str(value))
 
 
 @dataclass(frozen=True)
 class PngSource:
-    """PNG files below a folder, or members of the zip archives below it."""
+    """The PNG files below a folder, or those in zip archives below the folder."""
 
     films: PictureFolder | None
     members: Mapping[str, tuple[Path, str]]
@@ -155,12 +156,12 @@ class PngSource:
 
     @classmethod
     def below(cls, root: Path) -> PngSource:
-        """Return the PNG files below a folder, or else the PNG files in its zip archives.
+        """Return the PNG files below a folder or, if it has none, those in its zip archives.
 
         Raises
         ------
         ValueError
-            If there is neither; the message says how to join an archive that is in parts.
+            If there are no PNG files; the message says how to join the parts of an archive.
         """
         try:
             return cls(PictureFolder.below(root, [".png"], kind="png16", skip=[EARLIER]), {}, root)
@@ -169,13 +170,13 @@ class PngSource:
             if members:
                 return cls(None, members, root)
             if any(root.rglob("*.zip.001")):
-                rule = "must hold PNG files or a whole zip archive"
+                rule = "must contain PNG files or a complete zip archive"
                 hint = "join the parts first: cat PadChest_GR.zip.* > PadChest_GR.zip"
-                raise ArgumentError("pictures", rule, f"parts of one below {root}; {hint}") from None
+                raise ArgumentError("pictures", rule, f"only parts of an archive below {root}; {hint}") from None
             raise
 
     def find(self, study: PadchestStudy, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:
-        """Return the picture of a study and its (height, width), or None after noting a problem."""
+        """Return (picture, (height, width)) of a study, or None after noting a problem."""
         picture = self._picture(study, faults)
         if picture is None:
             return None
@@ -220,7 +221,7 @@ def _size(picture: PictureFile) -> tuple[int, int]:
 
 
 def find_tables(root: Path) -> dict[str, Path]:
-    """Return the files of the grounded reports ("reports") and the master table ("table"); {} without the reports."""
+    """Return the paths of the grounded reports ("reports") and the master table ("table"); {} without reports."""
     folder = root if root.is_dir() else root.parent
     reports = find_files(root, {"reports": [REPORTS]})
     return reports | find_files(folder, {"table": TABLE}) if reports else {}
@@ -235,7 +236,7 @@ def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str])
         return []
     table = _read_master(files["table"], faults, warnings) if "table" in files else None
     if table is None:
-        warnings.append(f"master_table.csv is missing: all studies are of the split 'test', and {NO_PATIENTS}")
+        warnings.append(f"master_table.csv is missing: all studies are in the split 'test', and {NO_PATIENTS}")
     studies: list[PadchestStudy] = []
     first_of: dict[str, int] = {}
     for number, entry in enumerate(entries, start=1):
@@ -244,14 +245,14 @@ def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str])
             continue
         for name, value in (("StudyID", study.study_id), ("ImageID", study.image_id)):
             if first_of.setdefault(f"{name} {value}", number) != number:
-                rule = f"must be unique, also entry {first_of[f'{name} {value}']}"
+                rule = f"must be unique, but entry {first_of[f'{name} {value}']} also has it"
                 faults.add(study.problem(name, rule, repr(value)), study.image_id)
         studies.append(study)
     return studies
 
 
 def _read_master(path: Path, faults: Faults, warnings: list[str]) -> dict[str, dict[str, str]]:
-    """Return StudyID -> its PatientID, ImageID and split; the table has a row per sentence and label."""
+    """Return a dict from StudyID to PatientID, ImageID and split; the table has a row per sentence and label."""
     studies: dict[str, dict[str, str]] = {}
     for row in read_table(path, NEEDED, faults, warnings, optional=KNOWN):
         facts = {name: row[name] for name in NEEDED[1:]}
@@ -259,7 +260,7 @@ def _read_master(path: Path, faults: Faults, warnings: list[str]) -> dict[str, d
         if facts["split"] not in SPLITS:
             faults.add(row.problem("split", f"must be one of {', '.join(SPLITS)}", repr(facts["split"])), image_id)
         if studies.setdefault(row["StudyID"], facts) != facts:
-            rule = "must be one image, patient and split per study"
+            rule = "must be the same for all rows of a study (image, patient and split)"
             faults.add(row.problem("StudyID", rule, ", ".join(facts.values())), image_id)
     return studies
 
@@ -333,7 +334,7 @@ def _texts(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faul
 
 
 def _corners(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faults: Faults) -> tuple[Corners, ...]:
-    """Return the boxes unchanged; note a problem if one is not four numbers from 0 to 1."""
+    """Return the valid boxes as (left, top, right, bottom); note boxes that are not four numbers from 0 to 1."""
     values = raw.get(key) or []
     boxes: list[Corners] = []
     for value in values if isinstance(values, list) else [values]:
@@ -347,7 +348,7 @@ def _corners(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, fa
 
 
 PUBLISHED = {"images": 4555, "abnormal sentences": 7037, "other sentences": 3422}
-"""Counts of the paper."""
+"""Numbers of images and sentences in the paper."""
 SECOND_READER = "2"
 """`reader_id` of the annotations made from ``extra_boxes``."""
 
@@ -425,10 +426,14 @@ def _label_warnings(studies: list[PadchestStudy]) -> list[str]:
     if none:
         n = sum(not sentence.findings for sentence in boxed)
         names = ", ".join(f"{label} {count}" for label, count in none.most_common(5))
-        changes.append(f"{n:,} boxed sentences have no label that is a finding; they are in `sentences` only ({names})")
+        changes.append(
+            f"{n:,} sentences with boxes have no label that is a finding; only the config `sentences` has "
+            f"them ({names})"
+        )
     if several:
         changes.append(
-            f"{several:,} boxed sentences have labels of several findings; each of these gets all their boxes"
+            f"{several:,} sentences with boxes have labels of several findings; each of these findings "
+            "gets all boxes of the sentence"
         )
     return changes
 

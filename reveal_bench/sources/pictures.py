@@ -1,13 +1,13 @@
-"""Picture files: size from the header, hashes, decoded pixels, and the bytes that are published.
+"""Image files: reading of sizes and pixels, removal of metadata, and the bytes and hashes that are published.
 
-:func:`develop` is the only function that makes published bytes from a :class:`reveal_bench.kinds.images.PictureFile`:
-JPEG and 8-bit PNG pass unchanged except for their metadata, DICOM goes through the pipeline of
-:mod:`reveal_bench.dicom`, grey PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published
-8-bit grey values, row by row, as Pillow decodes them.
+:func:`develop` is the only function that makes published bytes from a :class:`reveal_bench.kinds.images.PictureFile`.
+JPEG and 8-bit PNG files are published without their metadata and otherwise unchanged, DICOM files are converted by
+:mod:`reveal_bench.dicom`, and 16-bit grey PNG files become 8-bit PNG files. The hash of the pixels is the sha256 of the
+published 8-bit grey values, row by row, as Pillow decodes them.
 
-Metadata are EXIF, comments, text chunks, thumbnails, and whatever follows the end marker: they can hold names, dates
-and paths. They are cut out without touching the coded pixels, so a file without metadata stays the same, byte for byte.
-A JPEG keeps the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables, scans); a PNG keeps the
+Metadata (EXIF, comments, text chunks, thumbnails, and any bytes after the end marker) can contain names, dates and
+paths. They are removed without changing the coded pixels, so a file without metadata stays the same, byte for byte. A
+JPEG keeps the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables, scans); a PNG keeps the
 critical chunks and those that change how pixels are shown.
 
 Sources: ITU T.81 (JPEG markers), W3C PNG third edition (chunks).
@@ -37,11 +37,11 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 GREY_OF_16_BITS = b"\x10\x00"
-"""Bit depth and colour type of a grey PNG of 16 bits, which are bytes 24 and 25 of the file."""
+"""Bytes 24 and 25 of a 16-bit grey PNG file: its bit depth and colour type."""
 _ORIENTATION = 0x0112  # EXIF
 _PNG_KEPT = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs"}
 _JPEG_KEPT_APP = {0xE0: (b"JFIF\0",), 0xE2: (b"ICC_PROFILE\0",), 0xEE: (b"Adobe",)}
-"""APPn markers that are kept, with the first bytes that their contents must have."""
+"""JPEG's APPn markers that are kept, if their contents begin with these bytes."""
 
 
 def without_metadata(data: bytes) -> bytes:
@@ -50,7 +50,7 @@ def without_metadata(data: bytes) -> bytes:
     Raises
     ------
     ValueError
-        If the file's structure is broken; the message is only the reason.
+        If the file's structure is broken; the message does not name the file.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _is_metadata(marker: int, content: bytes) -> bool:
 
 
 def _end_of_scan(data: bytes, place: int) -> int:
-    """Return the end of the coded data: the next marker that is neither a stuffed byte nor a restart."""
+    """Return the position of the marker that ends the coded data, skipping stuffed bytes and restart markers."""
     while (place := data.find(b"\xff", place)) >= 0 and place + 1 < len(data):
         follower = data[place + 1]
         if follower != 0 and not 0xD0 <= follower <= 0xD7:
@@ -129,25 +129,27 @@ def _png(data: bytes) -> bytes:
 
 
 ORIGINAL = "original bytes"
-"""`pixel_pipeline` of a picture whose file bytes are published as they are."""
+"""`pixel_pipeline` of a picture whose file is published unchanged."""
 CLEANED = "original pixels: metadata cut out of the file, coded data unchanged"
-"""`pixel_pipeline` of a picture whose metadata were cut out of its file."""
+"""`pixel_pipeline` of a picture whose metadata were removed from the file."""
 PNG16 = "png16-v1: 16-bit PNG, [lowest, highest] value of the picture -> [0, 255] linearly, rounded half to even"
-"""`pixel_pipeline` of a picture of 16 bits."""
+"""`pixel_pipeline` of a 16-bit PNG file."""
 FORMATS = ("JPEG", "PNG")
-"""The only formats that are opened, whatever a file's name says: some of Pillow's readers start other programs."""
+"""The only formats that are opened, whatever the suffix of a file: some of Pillow's readers start other programs."""
 MOST_BYTES = 256 << 20
-"""Largest file of a picture."""
-_MOST_SCANS = 100  # of a JPEG; each takes as long as decoding the whole picture, and encoders write at most some ten
+"""Largest image file, in bytes."""
+_MOST_SCANS = (
+    100  # of a JPEG file; each scan takes as long as decoding the whole picture, and encoders write about ten at most
+)
 
 
 def develop(picture: PictureFile) -> PublishedPicture:
-    """Read a picture, and return the version to be published.
+    """Return the published version of a picture: its bytes, size, hashes and pipeline.
 
     Raises
     ------
     ValueError
-        If the picture cannot be read to the end; the message is only the reason.
+        If the picture cannot be read to the end; the message does not name the file.
     """
     if picture.kind == "dicom":
         from reveal_bench.dicom import DicomFile, develop_dicom
@@ -168,9 +170,9 @@ def develop(picture: PictureFile) -> PublishedPicture:
 
 
 def _check_upright(data: bytes) -> None:
-    """Raise ValueError if its metadata rotate or mirror a JPEG.
+    """Raise ValueError if the EXIF orientation of a JPEG file rotates or mirrors its pixels.
 
-    Metadata are not published, and positions refer to the pixels as stored.
+    The orientation is not published, and coordinates refer to the pixels as stored.
     """
     from PIL import Image
 
@@ -180,9 +182,11 @@ def _check_upright(data: bytes) -> None:
         with open_picture(io.BytesIO(data)) as image:
             turned = image.getexif().get(_ORIENTATION, 1)
     except (OSError, SyntaxError, Image.DecompressionBombError):
-        return  # a damaged file fails later, when its metadata are cut out and it is decoded
+        return  # a damaged file is rejected later, when its metadata are removed and its pixels decoded
     if turned != 1:
-        raise ValueError(f"rotated by its metadata (EXIF orientation {turned}): save it with its pixels rotated")
+        raise ValueError(
+            f"rotated by its metadata (EXIF orientation {turned}): rotate the pixels themselves and save the file"
+        )
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -191,7 +195,7 @@ def picture_size(path: Path) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If the file is not a picture; the message is only the reason.
+        If the file is not a picture; the message does not name the file.
     """
     from PIL import Image
 
@@ -214,9 +218,9 @@ def open_picture(file: Path | IO[bytes]) -> Iterator[Image]:
     Raises
     ------
     ValueError
-        If it has more than :data:`reveal_bench.kinds.images.MOST_PIXELS`.
+        If the picture has more pixels than :data:`reveal_bench.kinds.images.MOST_PIXELS`.
     OSError, SyntaxError, PIL.Image.DecompressionBombError
-        If it is something else, or damaged.
+        If the file is neither PNG nor JPEG, or damaged.
     """
     from PIL import Image
 
@@ -241,7 +245,7 @@ def _file_bytes(picture: PictureFile) -> bytes:
 
 
 def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
-    """Return (height, width) and the hash of the pixels of a picture, which is decoded to its end."""
+    """Return ((height, width), sha256 of the 8-bit grey pixels) of a completely decoded picture."""
     from PIL import Image
 
     try:
@@ -253,9 +257,9 @@ def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
 
 
 def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
-    """Return the pixels of a 16-bit picture in 8 bits, array (height, width).
+    """Return the pixels of a 16-bit picture as 8-bit array (height, width).
 
-    Its lowest value becomes 0, its highest 255.
+    The lowest value of the picture becomes 0, the highest 255.
     """
     values = np.asarray(image)
     low, high = int(values.min()), int(values.max())
@@ -270,7 +274,7 @@ def _from_png16(picture: PictureFile, data: bytes) -> PublishedPicture:
     try:
         with open_picture(io.BytesIO(data)) as image:
             if not image.mode.startswith("I"):
-                raise ValueError(f"a picture of mode {image.mode} instead of 16 bits")
+                raise ValueError(f"a picture of mode {image.mode} instead of 16-bit grey")
             grey = grey_of_16_bits(image)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(_reason(error, picture.path)) from None

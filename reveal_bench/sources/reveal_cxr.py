@@ -1,22 +1,23 @@
-"""REVEAL-CXR and datasets made like it: a tree of DICOM files, one table of labels, and a mapping of its columns.
+"""REVEAL-CXR and similar datasets: DICOM files, one table of labels, and a mapping that explains the table's columns.
 
 Source: arXiv 2601.15129 (paper 004); RSNA gives the released half to anyone who signs its agreement. The layout of that
-release is not public, so nothing is assumed: images are grouped into studies by their headers
-(:mod:`reveal_bench.sources.study_tree`), the table is read in any usual form (:mod:`reveal_bench.tables`), and a YAML
-file says what its columns mean (:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or
-another file that the user names.
+release is not public, so no layout is assumed.
 
-Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used without confirmation.
+Images are grouped into studies by their headers (:mod:`reveal_bench.sources.study_tree`), the table can have any common
+format (:mod:`reveal_bench.tables`), and a YAML file explains its columns (:mod:`reveal_bench.sources.mapping`). This
+mapping is ``mapping.yaml`` at the root of the download, or another file that the user names. Without a mapping,
+`inspect` suggests one and `read` fails, because a guess must be confirmed by a person.
 
 Conversion
 -----------------
-* One record per row of the table, or per study if the table has a row per reader. Rows and studies of images must match
-  one to one; a mismatch is a problem of the row, or of the first file of the study.
+* One record per row of the table, or per study if the table has a row per reader. Rows of the table and studies of
+  images must match one to one. A row without a study is a problem of the row; a study without a row is a problem of its
+  first file.
 * Splits come from the mapping; if it names none, the only split is "test".
-* Files that are not original radiographs, and duplicates, are set aside and listed with the reason.
-* Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. From
-  headers, tables and paths a record takes only view, size, spacing, manufacturer, model, detector type, kVp and mAs,
-  and, if the mapping says so, age (as a band) and sex.
+* Duplicates and files that are not original radiographs are set aside and listed with the reason.
+* Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Of the
+  headers, a record contains only view, size, spacing, manufacturer, model, detector type, kVp and mAs and, if the
+  mapping says so, age (as a band) and sex.
 """
 
 from __future__ import annotations
@@ -66,18 +67,21 @@ if TYPE_CHECKING:
     from datasets import Features
 
 UNDIVIDED = "test"
-"""Name of the only split of a source that names none ("all" has another meaning for `datasets`)."""
+"""Name of the only split if a source has no splits (`datasets` reserves "all")."""
 
 MOST_HINTS = 20
-"""Number of unknown keys for which a message shows the nearest spelling: for all rows of a wrong column the search
-would take hours. UIDs get none, because the nearest UID is another study's."""
+"""Number of unknown study keys for which a message shows the nearest spelling.
+
+If the column is wrong, a search for all rows would take hours. For UIDs no nearest spelling is shown, because it would
+be the UID of another study.
+"""
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); any other text is dropped."""
 SHOWN_TEXTS = 20
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 
 Facts = dict[str, str]
-"""Further facts of a study, by field of a StudyRecord, and `patient_key`, which is not published."""
+"""Facts about a study by field of :class:`StudyRecord`, and `patient_key`, which is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,9 @@ def join_rows(
     *,
     faulty: Iterable[str] = (),
 ) -> list[Joined]:
-    """Return the rows with their studies, in order; rows that match no study of their own are noted as problems.
+    """Return pairs of row and study, in the order of the rows; a row without exactly one study is noted as a problem.
 
-    `faulty` are the study keys of rows that have a problem already: their studies are not reported as lacking a row.
+    `faulty` contains the study keys of rows with a problem; studies with these keys are not reported as lacking a row.
     """
     by_key: dict[str, list[TreeStudy]] = {}
     for study in tree.studies.values():
@@ -121,7 +125,9 @@ def join_rows(
         study = matches[0]
         if study.uid in taken:
             value = f"{row.key!r}, the study of row {taken[study.uid]}" if taken[study.uid] else repr(row.key)
-            problems.append(Problem(file, row.row, mapping.key_column, "must match a study of its own", value))
+            problems.append(
+                Problem(file, row.row, mapping.key_column, "must match a study that no earlier row matches", value)
+            )
             continue
         taken[study.uid] = row.row
         if study.uid not in tree.problem_studies:
@@ -131,7 +137,7 @@ def join_rows(
             keys = ", ".join(sorted(study.keys(mapping.key_matches))) or "no value"
             value = f"none with {mapping.key_matches} {keys}"[:200]
             problems.append(Problem(study.images[0].source_path, None, "study", f"must have a row in {file}", value))
-    if mapping.leaves_out_others:  # then problems of their files do not matter here
+    if mapping.leaves_out_others:  # problems of files of other studies do not matter then
         others = [study for study in tree.studies.values() if study.uid not in taken]
         spare = {image.source_path for study in others for image in study.images}
         tree.problems[:] = [problem for problem in tree.problems if problem.file not in spare]
@@ -140,31 +146,31 @@ def join_rows(
 
 @dataclass
 class Namer:
-    """Maker of ids, which remembers the identifier behind each id to find collisions.
+    """Generator of keyed ids, which remembers the identifier of each id to detect collisions.
 
-    `key` is the publisher's secret; None if the mapping names public ids of studies and patients.
+    `key` is the publisher's secret; None if the mapping names columns with public ids of studies and patients.
     """
 
     key: bytes | None
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def name(self, kind: IdKind, uid: str) -> str:
-        """Return the keyed id of `uid`."""
+        """Return the keyed id of the identifier `uid`."""
         if self.key is None:
-            raise ArgumentError("id_key", "must be given where an id is not public")
+            raise ArgumentError("id_key", "must be given if an id is not public")
         return self.ids.setdefault((kind, uid), keyed_id(self.key, kind, uid))
 
     def study_id(self, joined: Joined) -> str:
-        """Return the study's public id, or its keyed one."""
+        """Return the study's public id from the table, or else its keyed id."""
         return joined.row.ids.get("study") or self.name("study", joined.study.uid)
 
     def problems(self, file: str) -> list[Problem]:
-        """Return a problem for each id that two identifiers share."""
+        """Return a problem for each id that belongs to two identifiers."""
         if self.key is None:
             return []
         return [
             Problem(
-                file, None, f"{kind}_id", "must differ for different identifiers; take another key", f"{shared} twice"
+                file, None, f"{kind}_id", "must differ for different identifiers; use another key", f"{shared} twice"
             )
             for kind in KINDS
             for shared in check_collisions(self.key, kind, (uid for of, uid in self.ids if of == kind))
@@ -181,10 +187,10 @@ def make_records(
     *,
     more_facts: Callable[[Joined], Facts] | None = None,
 ) -> dict[str, list[StudyRecord]]:
-    """Return the records of every split, made from the joined rows.
+    """Return a dict from split to records, made from pairs of row and study.
 
-    `more_facts` returns facts that the source has outside the table: age_band, sex, race, patient_class and
-    patient_key. Facts from the mapping take precedence.
+    `more_facts` returns facts about a study from outside the table: age_band, sex, race, patient_class and patient_key.
+    Facts that the mapping takes from the table or the headers take precedence.
     """
     splits: dict[str, list[StudyRecord]] = {}
     rows_of: dict[str, int] = {}
@@ -200,7 +206,7 @@ def make_records(
         study_id = namer.study_id(pair)
         if rows_of.setdefault(study_id, row.row) != row.row:
             value = f"{study_id!r} again, first in row {rows_of[study_id]}"
-            problems.append(Problem(file, row.row, "study_id", "must belong to one study only", value))
+            problems.append(Problem(file, row.row, "study_id", "must belong to only one study", value))
         patient = row.patient_key or facts.pop("patient_key", "") or next(iter(study.patients), None)
         n_alone += patient is None and "patient" not in row.ids
         if len(problems) > n_before:
@@ -217,22 +223,22 @@ def make_records(
         splits.setdefault(row.split or UNDIVIDED, []).append(record)
     problems += namer.problems(file)
     if n_alone:
-        warnings.append(f"{n_alone:,} studies name no patient: each counts as a separate patient")
+        warnings.append(f"{n_alone:,} studies have no patient id, so each counts as a separate patient")
     warnings += _device_texts(image for records in splits.values() for record in records for image in record.images)
     return splits
 
 
 def _device_texts(images: Iterable[StudyImage]) -> list[str]:
-    """Return a warning with the only header texts that are published: somebody must check them for names of persons."""
+    """Return a warning that lists the header texts that are published, so that a person checks them for names."""
     counts = Counter(text for image in images for text in (image.manufacturer_raw, image.model_raw) if text)
     rarest = sorted(counts, key=lambda text: (counts[text], text))
     more = f" and {len(rarest) - SHOWN_TEXTS:,} more" if len(rarest) > SHOWN_TEXTS else ""
-    note = "maker and model are published as the headers have them; look for names, rarest first"
+    note = "manufacturer and model are published as in the headers; check them for names of persons, rarest first"
     return [f"{note}: {', '.join(rarest[:SHOWN_TEXTS])}{more}"] if rarest else []
 
 
 def label_terms() -> Extra:
-    """Return the table `labels`, with the definition and codes of every label."""
+    """Return the extra table ``labels`` with the definition and codes of each of REVEAL-CXR's labels."""
     rows = [
         {name: getattr(term, name) for name in ("name", "definition", "radlex", "snomed", "loinc")}
         for term in REVEAL_TERMS
@@ -247,7 +253,7 @@ def _term_features() -> Features:
 
 
 def _header_facts(mapping: StudyMapping, pair: Joined, file: str, problems: list[Problem]) -> Facts:
-    """Return age band and sex if the mapping takes them from the headers."""
+    """Return the facts (age_band, sex) that the mapping takes from the headers."""
     facts: Facts = {}
     headers = [image.header for image in pair.study.images]
     known = {
@@ -296,18 +302,18 @@ MAPPING_NAME = "mapping.yaml"
 WANTED = "DICOM radiographs and a table of labels"
 
 PUBLISHED = {"studies": 100, "images": 109}
-"""Counts of the released half (paper 004, Tables 1 and S2), for downloads that claim to be that half."""
+"""Counts of the released half (paper 004, Tables 1 and S2), compared if the download claims to be that half."""
 
 CLAIM = re.compile(r"reveal[\s_-]*cxr", re.IGNORECASE)
 DICOM_SUFFIXES = (".dcm", ".dicom")
 LOOKED_AT = 5000
-"""Number of files whose names are checked to detect a download."""
+"""Number of files whose names :func:`detect` checks."""
 
 
 def detect(root: Path) -> float:
     """Return 0.6 for a mapping and a table, 0.3 for DICOM files (by suffix) and a table, 0 for anything else.
 
-    The confidence is higher if the folder is named after the dataset.
+    If the folder is named after REVEAL-CXR, 0.2 is added to a positive value.
     """
     root = Path(root)
     if not root.is_dir() or next(tables_below(root), None) is None:
@@ -322,22 +328,22 @@ def detect(root: Path) -> float:
 def inspect(
     root: Path, *, mapping: Path | None = None, workers: int = 1, include_secondary: bool = False
 ) -> Inspection:
-    """Read headers and table, join them, and list mismatches; without a mapping, suggest one.
+    """Return counts, problems and mismatches of headers and table.
 
-    The suggestion is one of the warnings; it starts with "no mapping".
+    Without a mapping, the last warning starts with "no mapping" and suggests one.
 
     Raises
     ------
     ValueError
-        If `root` is not a folder or holds no DICOM file.
+        If `root` is not a folder or contains no DICOM file.
     """
     root = checked_folder(Path(root), WANTED)
     joining = join(root, mapping_path(root, mapping), workers=workers, include_secondary=include_secondary)
     if joining.is_empty:
-        raise ArgumentError("root", f"must hold {WANTED}", root)
+        raise ArgumentError("root", f"must contain {WANTED}", root)
     warnings = list(joining.warnings)
     if joining.mapping is None and not joining.problems:
-        warnings.append(f"no mapping says what the columns mean. {suggestion(root, joining.tree)}")
+        warnings.append(f"no mapping explains the columns of the table. {suggestion(root, joining.tree)}")
     counts = joining.counts
     return Inspection(
         source="reveal-cxr",
@@ -361,12 +367,12 @@ def read(
     workers: int = 1,
     include_secondary: bool = False,
 ) -> SourceData:
-    """Return the records of every split, and the files that were set aside.
+    """Return the records of every split, with the files that were set aside.
 
     Parameters
     ----------
     root : a folder with a table, and with DICOM files at any depth, also in zip archives
-    pixels : makes no difference here: records carry no pixels
+    pixels : ignored, because records contain no pixels
     keep_going : leave out rows, studies and files with a problem instead of raising
     mapping : YAML file; by default ``mapping.yaml`` in `root`
     id_key : secret of the ids, see :func:`reveal_bench.sources.ids.read_id_key`; not needed if all ids are public
@@ -378,13 +384,13 @@ def read(
     BuildError
         With every problem of mapping, table and headers.
     ValueError
-        If the mapping is missing (the message suggests one), or `id_key` is.
+        If `id_key` is missing, or the mapping, which the message then suggests.
     """
     root = checked_folder(Path(root), WANTED)
     path = mapping_path(root, mapping)
     if path is None:
         text = suggestion(root, read_tree(root, workers=workers, include_secondary=include_secondary))
-        raise ArgumentError("mapping", "must say what the columns of the table mean", f"none. {text}")
+        raise ArgumentError("mapping", "must explain the columns of the table", f"none. {text}")
     joining = join(root, path, workers=workers, include_secondary=include_secondary)
     needs_key(joining.mapping, id_key)
     problems = [*joining.tree.problems, *joining.problems]
@@ -400,14 +406,14 @@ def collect_data(
     keep_going: bool,
     more_facts: Callable[[Joined], Facts] | None = None,
 ) -> SourceData:
-    """Make records from a joined download, and raise the earlier `problems` together with new ones.
+    """Return the records of a joined download; raise the earlier `problems` together with new ones.
 
-    Parameters as for `make_records`.
+    :func:`make_records` explains `namer` and `more_facts`.
 
     Raises
     ------
     BuildError
-        With all problems; with `keep_going` only if mapping or table could not be read, or no study is left.
+        With all problems; with `keep_going` only if mapping or table are unreadable, or if no study is left.
     """
     if joining.mapping is None or joining.table is None:
         raise BuildError(problems)
@@ -437,7 +443,7 @@ def collect_data(
 
 @dataclass
 class Joining:
-    """The readable parts of a download; `mapping` and `table` are None if they could not be read."""
+    """Parsed parts of a download, with rows joined to studies; `mapping` and `table` are None if unreadable."""
 
     root: Path
     tree: StudyTree
@@ -450,12 +456,12 @@ class Joining:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is neither a study nor an unusable or set-aside file of one."""
+        """True if the download has no studies, no files with problems and no files set aside."""
         return not (self.tree.studies or self.tree.problems or self.tree.set_aside)
 
     @property
     def claims(self) -> bool:
-        """True if the download claims to be the released half and is not synthetic."""
+        """True if the download claims to be REVEAL-CXR's released half and is not synthetic."""
         named = CLAIM.search(self.root.name) or (self.mapping and CLAIM.search(self.mapping.source or ""))
         return bool(named) and not is_synthetic(self.root)
 
@@ -471,13 +477,13 @@ class Joining:
 
     @property
     def files(self) -> dict[str, str]:
-        """Role -> name of the mapping and of the table."""
+        """Names of the files with the roles "mapping" and "table"."""
         named = {"mapping": self.mapping and self.mapping.file, "table": self.table and self.table.file}
         return {role: name for role, name in named.items() if name}
 
 
 def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: bool = False) -> Joining:
-    """Read headers, mapping and table, and join rows with studies; `problems` of the result has all problems."""
+    """Read headers, mapping and table, and join rows with studies; return also the problems of mapping and table."""
     read = None
     early: list[Problem] = []
     if mapping is not None:
@@ -496,12 +502,14 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
     joining = Joining(root, tree, mapping=read, problems=DownloadProblems(early), warnings=warnings)
     if read is not None:
         if absent := read.without_column:
-            warning = f"{', '.join(absent)}: absent in every study, because `labels.wide` has no column for them"
+            warning = (
+                f"{', '.join(absent)}: taken as absent in every study, because `labels.wide` has no column for them"
+            )
             joining.warnings.append(f"{warning}; list your own `findings` to leave them out")
         base = _folder_of_table(root, mapping, read)
         path = base / read.table
         joining.table = scan_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
-        # A row that cannot be read may be any study's, which would then lack a reader and perhaps a label
+        # An unreadable row may belong to any study, whose labels would then lack a reader
         lacks_rows = "reader" in read.rules and bool(joining.problems)
         if joining.table is not None and check_columns(read, joining.table, joining.problems) and not lacks_rows:
             joining.rows, faulty = labelled_studies(read, joining.table, joining.problems)
@@ -510,7 +518,7 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         else:
             joining.table = None
     if not tree.studies and not tree.problems:
-        rule = "must be DICOM radiographs, or PNG and JPEG files if the mapping says `pictures: true`"
+        rule = "must be DICOM radiographs or, if the mapping says `pictures: true`, PNG and JPEG files"
         joining.problems.append(Problem(".", None, "images", rule, "none"))
     if joining.claims:
         joining.warnings += count_warnings(joining.counts, PUBLISHED)
@@ -518,22 +526,22 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
 
 
 def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping) -> Path:
-    """Return the folder of the table: the mapping's if the table is there, else the download's."""
+    """Return the mapping's folder if it contains the table, else the download's."""
     is_beside = mapping is not None and (mapping.parent / read.table).is_file()
     return mapping.parent if mapping is not None and is_beside else root
 
 
 def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
-    """Return a warning with the number of studies without a row, if the mapping allows them."""
+    """Return a warning with the number of studies without a row, if the mapping allows such studies."""
     if joining.mapping is None or not joining.mapping.leaves_out_others:
         return []
     keys = {row.key for row in joining.rows} | faulty
     n = sum(not keys & set(study.keys(joining.mapping.key_matches)) for study in joining.tree.studies.values())
-    return [f"{n:,} studies have no row and are left out, as the mapping says"] if n else []
+    return [f"{n:,} studies have no row and are left out (`other_studies` in the mapping)"] if n else []
 
 
 def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
-    """Return warnings if the numbers of readers differ between studies, and if studies have no majority label."""
+    """Return warnings if the number of readers differs between studies, or if the readers of a study share no label."""
     warnings = []
     counted = Counter(len(row.labels_by_reader) for row in rows)
     if len(counted) > 1:
@@ -543,36 +551,40 @@ def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
         warnings.append(f"studies have different numbers of readers: {numbers}")
     n = sum(bool(row.labels_by_reader) and not row.labels and all(row.labels_by_reader.values()) for row in rows)
     if n:
-        warnings.append(f"{n:,} studies have no label that more than half of their readers gave: all count as absent")
+        warnings.append(
+            f"{n:,} studies have no label that more than half of their readers gave, so all labels count as absent"
+        )
     return warnings
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
-    """Raise ValueError if ids need a key and it is missing."""
+    """Raise ValueError if the mapping has no public ids and `id_key` is missing."""
     if mapping is not None and id_key is None and not {"study", "patient"} <= mapping.ids.keys():
         raise ArgumentError(
             "id_key",
-            "must be given, a secret to make ids with, or the mapping must name columns with public ids "
-            "(ids: {study: COLUMN, patient: COLUMN})",
+            (
+                "must be given (a secret from which ids are made) unless the mapping names columns with "
+                "public ids (ids: {study: COLUMN, patient: COLUMN})"
+            ),
             "neither",
         )
 
 
 def suggestion(root: Path, tree: StudyTree) -> str:
-    """Return a text with a mapping to save and correct, or with the reason why none can be suggested."""
+    """Return a text with a suggested mapping, or with the reason why none can be suggested."""
     guess = guess_mapping(root, tree)
     if guess is None:
         read = [path.relative_to(root).as_posix() for path in tables_below(root)]
         looked = f"none of {', '.join(read[:3])}{' ...' * (len(read) > 3)}" if read else "there is no table"
         return (
             f"No table below {root.name or root} matches any of the {len(tree.studies):,} studies: {looked}. "
-            f"A column must hold one of {', '.join(KEY_FACTS)}; accession numbers are never read from the files."
+            f"A column must contain one of {', '.join(KEY_FACTS)}; accession numbers are never read from the files."
         )
-    return f"Save this as {MAPPING_NAME}, read and correct it:\n{guess.text}"
+    return f"Save this text as {MAPPING_NAME}, then check and correct it:\n{guess.text}"
 
 
 def mapping_path(root: Path, mapping: Path | None) -> Path | None:
-    """Return the mapping that the user names, or else the one in `root`."""
+    """Return the path of the user's mapping, by default of ``mapping.yaml`` in `root`; None without a mapping."""
     if mapping is not None:
         return Path(mapping)
     own = root / MAPPING_NAME
@@ -580,18 +592,20 @@ def mapping_path(root: Path, mapping: Path | None) -> Path | None:
 
 
 def checked_folder(root: Path, contents: str) -> Path:
-    """Return `root`; raise ValueError, which names the `contents` that it must have, if it is not a folder."""
+    """Return `root`; raise ValueError if it is not a folder. `contents` says in the message what it must contain."""
     if not root.is_dir():
         raise ArgumentError("root", f"must be a folder with {contents}", root)
     return root
 
 
 def _passed_over(tree: StudyTree) -> list[str]:
-    """Return warnings with the number of files set aside, by reason, and of files that are not DICOM."""
+    """Return warnings that count files set aside, by reason, and files that are not DICOM."""
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
     warnings = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):
-        warnings.append("--include-secondary (`include_secondary=True`) accepts those with modality CR or DX")
+        warnings.append(
+            "--include-secondary (`include_secondary=True`) accepts secondary captures with modality CR or DX"
+        )
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
         warnings.append(f"{sum(tree.n_others.values()):,} files are not DICOM: {kinds}")

@@ -1,22 +1,23 @@
-"""Tasks in the manner of ReXecution: a user's own task file and ratings on studies of MIMIC-CXR-JPG.
+"""Tasks like ReXecution's: a user's own task file and ratings on studies of MIMIC-CXR-JPG.
 
-Source: paper 001. Of its 100 tasks, the texts, study ids and ratings are not public, only the rubric and the prompts
-that generated the candidates. So this source cannot reproduce that dataset: the tasks are the user's. The files'
-columns are in :mod:`reveal_bench.sources.rexecution_files`, the tree of pictures in
-:mod:`reveal_bench.sources.mimic_cxr_jpg`.
+Source: paper 001. This source cannot reproduce ReXecution's 100 tasks, because their texts, study ids and ratings are
+not public. Only the rubric and the prompts that generated candidate tasks are public.
+
+:mod:`reveal_bench.sources.rexecution_files` explains the columns of the files,
+:mod:`reveal_bench.sources.mimic_cxr_jpg` the tree of pictures.
 
 Conversion
 -----------------
-* The download is a folder with ``tasks.csv`` (.tsv, .xlsx, .json, .jsonl) and, if there are any, ``ratings.csv``; or
-  the task file itself. The MIMIC-CXR-JPG tree is in it, or `pictures` names it.
-* One record per task, in the split "test". Its images are all images of the study, in the order of the metadata; ids
-  are the source's own public pseudonyms: subject, study and DICOM id.
-* A task has a prior study if ``prior_study_id`` is given. It must be a study of the same patient, taken earlier if the
-  dates are known. A task of measurement_temporal may lack a prior study (a cardiothoracic ratio needs none); a warning
-  counts such tasks.
+* The download is a folder with ``tasks.csv`` (.tsv, .xlsx, .json, .jsonl) and optionally ``ratings.csv``, or the task
+  file itself. The MIMIC-CXR-JPG tree is in the same folder, or in the folder `pictures`.
+* One record per task, in the split "test". Its images are all images of the study, in the order of the metadata. Ids
+  are MIMIC-CXR-JPG's subject, study and DICOM ids, which are pseudonyms.
+* A task has a prior study if ``prior_study_id`` is given. The prior study must be of the same patient and, if dates are
+  known, earlier. A task of the category measurement_temporal may lack a prior study, as a cardiothoracic ratio needs
+  none; a warning counts such tasks.
 * Reference boxes must be inside an image of the task; they may omit the image only if the task has a single one.
-* Ratings become the config `ratings`, which follows the tasks into a private holdout; the rubric becomes the config
-  `rubric`.
+* Ratings become the config `ratings`; in a holdout, the ratings of held-out tasks are private, too. The rubric becomes
+  the config `rubric`.
 
 With `keep_going` a task with a problem is left out together with its ratings.
 """
@@ -70,7 +71,7 @@ TASKS, RATINGS = "tasks", "ratings"
 
 
 def detect(root: Path) -> float:
-    """Return 0.9 if `root` is, or holds, a task file named ``tasks``; a little more with a ratings file beside it."""
+    """Return 0.9 if `root` is or contains a task file ``tasks``, 0.95 if a folder also has ratings, else 0."""
     root = Path(root)
     if root.is_file():
         return 0.9 if root.stem.casefold() == TASKS and root.suffix.casefold() in SUFFIXES else 0.0
@@ -78,9 +79,9 @@ def detect(root: Path) -> float:
 
 
 def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Parse both files and look the studies up; list counts, problems and warnings. Pictures need not be there.
+    """Return counts, problems and warnings of the task and ratings files and of their studies.
 
-    Counts are not compared with published ones, because the tasks are the user's own.
+    Pictures may be missing. Counts are not compared with published counts, because the tasks are the user's own.
     """
     root = Path(root)
     parsed = _parse(root, pictures, need_pictures=False)
@@ -103,9 +104,9 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     Parameters
     ----------
     root : folder of the task file, or that file
-    pixels : with "withhold", pictures are needed only if the metadata lack their sizes
+    pixels : with "withhold", pictures are needed only if the metadata do not state their sizes
     keep_going : leave out tasks and ratings with a problem instead of raising
-    pictures : the MIMIC-CXR-JPG tree, or a folder around it; by default it is looked for in `root`
+    pictures : folder with the MIMIC-CXR-JPG tree, at any depth; by default `root`
 
     Raises
     ------
@@ -114,7 +115,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     """
     parsed = _parse(Path(root), pictures, need_pictures=pixels == "embed")
     whole = [problem for problem in parsed.problems if not _is_of_a_line(problem, parsed)]
-    if whole:  # a broken file or heading belongs to no task that could be left out
+    if whole:  # a broken file or header belongs to no single task, so no task can be left out for it
         finish(parsed.problems, parsed.warnings, keep_going=False)
     bad = {(problem.file, problem.row) for problem in parsed.problems}
     finish(parsed.problems, parsed.warnings, keep_going=keep_going)
@@ -123,7 +124,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     task_ids = {task.task_id for task in parsed.tasks}
     parsed.ratings = [line for line in good if line.rating.task_id in task_ids]
     if len(parsed.ratings) < len(good):
-        parsed.warnings.append(f"{len(good) - len(parsed.ratings):,} ratings are left out with their tasks")
+        parsed.warnings.append(f"{len(good) - len(parsed.ratings):,} ratings are left out together with their tasks")
     extras = [Extra("rubric", rubric_features, [entry._asdict() for entry in RUBRIC], split="rubric")]
     if parsed.ratings:
         rows = [rating_row(line.rating) for line in parsed.ratings]
@@ -150,7 +151,7 @@ def rubric_features() -> Features:
 
 @dataclass
 class _ParsedFiles:
-    """The parsed contents of a download; `images` is study id -> images, for the studies in the tree."""
+    """Parsed contents of a download; `images` maps the ids of studies in the tree to their images."""
 
     task_file: Path | None = None
     rating_file: Path | None = None
@@ -164,7 +165,7 @@ class _ParsedFiles:
 
     @property
     def own_files(self) -> list[Path]:
-        """The files of tasks and ratings, as far as they exist."""
+        """The existing files among task file and ratings file."""
         return [path for path in (self.task_file, self.rating_file) if path is not None]
 
 
@@ -173,7 +174,7 @@ def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Parsed
     folder = _folder(root)
     if root.is_dir() and not find_tables(root, TASKS):
         raise ArgumentError(
-            "root", f"must hold a task file, {' or '.join(TASKS + suffix for suffix in SUFFIXES)}", root
+            "root", f"must contain a task file, {' or '.join(TASKS + suffix for suffix in SUFFIXES)}", root
         )
     parsed.task_file = root if root.is_file() else _one_table(folder, TASKS, parsed)
     parsed.rating_file = _one_table(folder, RATINGS, parsed)
@@ -207,9 +208,9 @@ def _one_tree(place: Path, pictures: Path | None, problems: list[Problem]) -> Pa
     if len(trees) == 1:
         return trees[0]
     where = "the folder of the task file" if pictures is None else "`pictures`"
-    rule = f"must be in {where} (mimic-cxr-2.*-metadata.csv.gz and files/), or be named by `pictures`"
+    rule = f"must be in {where} (mimic-cxr-2.*-metadata.csv.gz and files/); `pictures` names its folder"
     if trees:
-        rule = "must be one; name it with `pictures`"
+        rule = "must be unique; name its folder with `pictures`"
     names = ", ".join(_shown(tree, place) for tree in trees) or "none"
     problems.append(Problem(place.name or ".", None, "MIMIC-CXR-JPG tree", rule, names))
     return None
@@ -225,7 +226,7 @@ def _check_rated_tasks(parsed: _ParsedFiles) -> None:
 
 
 def _check_studies(parsed: _ParsedFiles, *, need_pictures: bool) -> None:
-    """Check the pictures of every study, then the statements of each task about its studies."""
+    """Note problems of the pictures of all studies, and of what each task says about its studies."""
     faults: dict[str, list[ImageFault]] = {}
     for study_id, study in parsed.studies.items():
         parsed.images[study_id], faults[study_id] = study_images(study, need_pictures=need_pictures)
@@ -242,7 +243,7 @@ def _named_studies(task: TaskLine) -> list[tuple[str, str]]:
 
 
 def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[ImageFault]:
-    """Check that the studies are in the tree, belong to one patient, and are in order of time."""
+    """Return problems of a task's studies, which must be in the tree, of one patient, and the prior study earlier."""
     rule = "must be a study of the MIMIC-CXR-JPG tree"
     faults = [
         ImageFault(column, rule, study_id) for column, study_id in _named_studies(task) if study_id not in studies
@@ -251,7 +252,7 @@ def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[Ima
     if study is None:
         return faults
     if task.subject_id not in (None, study.subject_id):
-        value = f"{task.subject_id}, the tree says {study.subject_id}"
+        value = f"{task.subject_id}, but the tree says {study.subject_id}"
         faults.append(ImageFault("subject_id", "must be the study's patient", value))
     if prior is None or prior.study_id == study.study_id:
         return faults
@@ -266,7 +267,7 @@ def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[Ima
 
 
 def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[ImageFault]:
-    """Return a fault for every reference box outside the images of the task."""
+    """Return a problem for every reference box that is outside the images of the task."""
     by_id = {image.image_id: image for image in images}
     faults = []
     for box in task.reference_boxes if images else ():
@@ -309,7 +310,7 @@ def _record(task: TaskLine, parsed: _ParsedFiles) -> TaskRecord:
 
 
 def _named(box: ReferenceBox, images: Sequence[StudyImage]) -> ReferenceBox:
-    """Return the box with the name of its image, which may be missing if the task has only one."""
+    """Return the box with the id of its image, which a task with only one image may omit."""
     return box if box.image_id is not None else replace(box, image_id=images[0].image_id)
 
 
@@ -336,13 +337,15 @@ def _counts(parsed: _ParsedFiles) -> dict[str, int]:
 
 
 def _notes(parsed: _ParsedFiles) -> list[str]:
-    """Return warnings that count oddities for a maintainer to check."""
+    """Return warnings that count unusual tasks and images, for the maintainer to check."""
     rated = {line.rating.task_id for line in parsed.ratings}
     single = [task for task in parsed.tasks if task.category == "measurement_temporal" and not task.temporal]
     unseen = Counter(image.view_raw or "blank" for images in parsed.images.values() for image in images
                      if image.view == "UNKNOWN")  # fmt: skip
     notes: Mapping[str, Any] = {
-        "tasks of measurement_temporal have no prior study: they ask for a measurement, not a comparison": len(single),
+        ("tasks of measurement_temporal have no prior study; they should ask for a measurement, not a comparison"): len(
+            single
+        ),
         "tasks have no rating": sum(task.task_id not in rated for task in parsed.tasks) if rated else 0,
         f"images have an unknown view ({', '.join(sorted(unseen))})": sum(unseen.values()),
     }
@@ -350,7 +353,7 @@ def _notes(parsed: _ParsedFiles) -> list[str]:
 
 
 def _set_aside(folder: Path, parsed: _ParsedFiles) -> list[tuple[str, str]]:
-    """Return files beside the task file, and at the top of the tree, that are not read."""
+    """Return (path, reason) of unused files beside the task file and at the top of the MIMIC-CXR-JPG tree."""
     tree = parsed.tree or folder
     tables = tree_files(tree)
     used = {parsed.task_file, parsed.rating_file, tables.get("split")}

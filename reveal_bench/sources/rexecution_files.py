@@ -1,6 +1,7 @@
-"""The task file and the ratings file of a tasks benchmark, parsed strictly, without looking at any picture.
+"""Strict parsers of the task file and the ratings file of a tasks benchmark.
 
-The original tasks and ratings of paper 001 are not public: these are a user's own files, in one form.
+The original tasks and ratings of paper 001 are not public, so these are a user's own files with the following columns.
+No picture is read here.
 
 ``tasks.csv`` (or .tsv, .xlsx, .json, .jsonl; see :mod:`reveal_bench.tables`), one row per task:
 
@@ -33,10 +34,10 @@ reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height
 language, image_content, image_style, whole numbers from 1 to 5 or blank. A column `content` must be the smallest of
 process, execution and synthesis; it is checked but not stored.
 
-Files are found by their names. :mod:`reveal_bench.tables` describes how each format is read. In a column name case,
-blanks, underscores, hyphens and slashes do not matter, and a table of aliases applies. A blank cell, ``null`` and a
-missing key are the same: the cell is left out of its row. A warning lists unknown columns, each with the nearest known
-one.
+Files are recognised by their names. :mod:`reveal_bench.tables` describes how each format is read. In column names,
+case, blanks, underscores, hyphens and slashes do not matter, and aliases are accepted. A blank cell, ``null`` and a
+missing key all mean that the row has no value. A warning lists unknown columns, each with the most similar known
+column.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _LIMITS = tables.TableLimits(rows=250_000)
 
 
 class Row(NamedTuple):
-    """One row: its line (row of a sheet, entry of a list), and its cells by canonical column."""
+    """A row: its number (of the line, row of a sheet or entry of a list), and its cells by canonical column."""
 
     line: int
     cells: dict[str, str | list[Any]]
@@ -70,7 +71,7 @@ class Row(NamedTuple):
 
 @dataclass
 class CanonicalTable:
-    """Rows, and the canonical columns that the table has."""
+    """The rows of a table, and the canonical names of its columns."""
 
     file: str
     rows: list[Row] = field(default_factory=list)
@@ -78,7 +79,7 @@ class CanonicalTable:
 
 
 def find_tables(folder: Path, stem: str) -> list[Path]:
-    """Return files of a folder with this stem and one of :data:`SUFFIXES`; case does not matter."""
+    """Return the files of a folder that are named `stem` with one of :data:`SUFFIXES`; case does not matter."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -89,7 +90,7 @@ def find_tables(folder: Path, stem: str) -> list[Path]:
 
 
 def fold(name: object) -> str:
-    """Return a name without case, blanks, underscores, hyphens and slashes.
+    """Return a name in lower case, with a space for each run of blanks, underscores, hyphens and slashes.
 
     Examples
     --------
@@ -111,9 +112,9 @@ def read_table(
     Parameters
     ----------
     path : a file with one of :data:`SUFFIXES`
-    columns : canonical name -> further names that mean the same
-    required : canonical names of required columns; without one of them no rows are returned
-    problems, warnings : lists that get the problems, and the unknown columns
+    columns : dict from canonical name to aliases
+    required : canonical names of required columns; if one is missing, no rows are returned
+    problems, warnings : lists to which problems and warnings about unknown columns are added
     """
     table = CanonicalTable(path.name)
     faults = DownloadProblems()
@@ -122,8 +123,8 @@ def read_table(
     except ImportError as error:
         raw = None
         faults = DownloadProblems([Problem(path.name, None, "file", "must be readable", str(error))])
-    if raw is None:  # nothing of it is good, so no line can be left out
-        rule = "must be the only one of its workbook"
+    if raw is None:  # the file is unreadable, so its problems are not problems of single lines
+        rule = "must be the only sheet of its workbook"
         for p in faults:
             value = p.value if p.row is None else f"{p.value} in line {p.row}"
             problems.append(replace(p, row=None, rule=rule if p.field == "sheet" else p.rule, value=value))
@@ -144,7 +145,7 @@ def read_table(
 def _canonical(
     raw: InputTable, columns: Mapping[str, Sequence[str]], problems: list[Problem], warnings: list[str]
 ) -> dict[str, str]:
-    """Return column as written -> canonical column."""
+    """Return a dict from column name in the table to canonical name."""
     canonical = {fold(name): column for column, aliases in columns.items() for name in (column, *aliases)}
     known: dict[str, str] = {}
     for head in raw.columns:
@@ -194,7 +195,7 @@ CATEGORY_NAMES = {
         "measurement and temporal comparison", "temporal measurement",
     ),
 }  # fmt: skip
-"""Further names of the categories, folded: the names in paper 001 (sections 3.1 and 6) and their singulars."""
+"""Aliases of the categories, folded: their names in paper 001 (sections 3.1 and 6), also in the singular."""
 YES, NO = {"yes", "true", "y", "1"}, {"no", "false", "n", "0"}
 
 _DASH = re.compile(r"\s+[-\u2013]\s+")
@@ -204,7 +205,7 @@ _CATEGORY = {fold(name): category for category in CATEGORIES for name in (catego
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """One row of the task file; values that need the pictures are not checked yet."""
+    """A row of the task file; values that refer to pictures are not checked yet."""
 
     line: int
     task_id: str
@@ -225,20 +226,20 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True)
 class TaskRatingRow:
-    """One row of the ratings file."""
+    """A row of the ratings file."""
 
     line: int
     rating: Rating
 
 
 def _named(text: str, known: Mapping[str, str]) -> str:
-    """Return `text` for a message, with the value of the nearest of the `known` texts, which are folded."""
+    """Return `text` for a message, with the canonical name of the most similar folded text in `known`."""
     near = nearest_names(text, known, most=1)
     return f"{text!r}" + (f" (nearest: {known[near[0]]!r})" if near else "")
 
 
 class _RowCells:
-    """The cells of one row; a cell that breaks a rule becomes a problem of the row's line."""
+    """The cells of a row; a cell that breaks a rule is noted as a problem of the row."""
 
     def __init__(self, file: str, row: Row, problems: list[Problem]) -> None:
         self.file, self.line, self.cells, self.problems = file, row.line, row.cells, problems
@@ -256,14 +257,14 @@ class _RowCells:
             self.refuse(name, "must be text", f"{value!r}")
             return None
         if _CONTROL.search(value):
-            self.refuse(name, "must hold no control characters", repr(value))
+            self.refuse(name, "must not contain control characters", repr(value))
         return value
 
     def name(self, name: str) -> str:
         """Return a required text of one line."""
         text = self.text(name, required=True) or ""
         if "\n" in text or "\r" in text:
-            self.refuse(name, "must be one line", repr(text))
+            self.refuse(name, "must not contain line breaks", repr(text))
         return text
 
     def number(self, name: str) -> int | None:
@@ -282,7 +283,7 @@ class _RowCells:
         return None
 
     def mimic_id(self, name: str, letter: str, *, required: bool = False) -> str | None:
-        """Return the digits of an id of MIMIC, with or without its letter."""
+        """Return the digits of a MIMIC id, which may be written with its letter, such as "s50414267"."""
         text = self.text(name, required=required)
         match = re.fullmatch(rf"{letter}?(\d+)(\.0)?", text or "", re.IGNORECASE | re.ASCII)
         if text is not None and match is None:
@@ -290,11 +291,11 @@ class _RowCells:
         return match[1] if match else None
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return the values of a tag."""
+        """Return the values of a tag; "None" and a blank cell give ()."""
         value = self.cells.get(name)
         parts = value if isinstance(value, list) else _DASH.split(self.text(name) or "none")
         if not all(isinstance(part, str) and part.strip() for part in parts):
-            self.refuse(name, "must be text, or a list of texts", repr(value))
+            self.refuse(name, "must be text or a list of texts", repr(value))
             return ()
         values = tuple(part.strip() for part in parts)
         none = [part for part in values if part.casefold() == "none"]
@@ -346,13 +347,13 @@ def _box(entry: Any) -> ReferenceBox | None:
 
 
 def parse_tasks(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskLine]:
-    """Return all tasks of a file, in order; values with a problem are left blank."""
+    """Return the tasks of a file, in order; a value with a problem is replaced by a blank."""
     table = read_table(path, TASK_COLUMNS, ("task_id", "study_id", "prompt", "category"), problems, warnings)
     tasks = [_task(_RowCells(table.file, row, problems)) for row in table.rows]
     _check_unique(table.file, [(task.line, (task.task_id,)) for task in tasks], "task_id", problems)
     warnings += _wrong_totals(table, tasks)
     if table.rows and "requires_boxes" not in table.columns:
-        warnings.append(f"{table.file}: the column requires_boxes is missing: no task asks for boxes")
+        warnings.append(f"{table.file}: the column requires_boxes is missing, so no task asks for boxes")
     return tasks
 
 
@@ -360,13 +361,13 @@ def _task(cells: _RowCells) -> TaskLine:
     prior = cells.mimic_id("prior_study_id", "s")
     temporal = cells.flag("temporal")
     if temporal and prior is None:
-        cells.refuse("prior_study_id", "must name a study where `temporal` is Yes", "nothing")
+        cells.refuse("prior_study_id", "must name a study if `temporal` is Yes", "nothing")
     if temporal is False and prior is not None:
-        cells.refuse("temporal", "must be Yes, or blank, where there is a prior study", "No")
+        cells.refuse("temporal", "must be Yes or blank if there is a prior study", "No")
     scores = {name: cells.number(name) for name in QUESTION_SCORES}
     study = cells.mimic_id("study_id", "s", required=True)
     if study is not None and study == prior:
-        cells.refuse("prior_study_id", "must be another study than `study_id`", prior)
+        cells.refuse("prior_study_id", "must differ from `study_id`", prior)
     return TaskLine(
         line=cells.line,
         task_id=cells.name("task_id"),
@@ -387,7 +388,7 @@ def _task(cells: _RowCells) -> TaskLine:
 
 
 def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
-    """Return a warning for each total that is not the sum of the four scores."""
+    """Return a warning that counts totals that are not the sum of the four scores, or []."""
     wrong = []
     for row, task in zip(table.rows, tasks, strict=True):
         total = row.cells.get("total")
@@ -398,12 +399,12 @@ def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
         return []
     return [
         f"{table.file}: `total` is not the sum of the four scores in {len(wrong):,} of {len(tasks):,} rows, first "
-        f"{wrong[0]} (it is not stored; the source does not say how it is formed)"
+        f"{wrong[0]} (totals are not stored; ReXecution does not define them)"
     ]
 
 
 def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskRatingRow]:
-    """Return all ratings of a file, in order; values with a problem are left blank."""
+    """Return the ratings of a file, in order; a value with a problem is replaced by a blank."""
     table = read_table(path, RATING_COLUMNS, ("task_id", "model", "reader"), problems, warnings)
     ratings = [_rating(_RowCells(table.file, row, problems)) for row in table.rows]
     keys = [(line.line, (line.rating.task_id, line.rating.model, line.rating.reader)) for line in ratings]
@@ -412,10 +413,10 @@ def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> l
         _check_spelling(table.file, [(line.line, getattr(line.rating, name)) for line in ratings], name, problems)
     absent = [name for name in CRITERIA if name not in table.columns]
     if ratings and absent:
-        warnings.append(f"{table.file}: without the columns {', '.join(absent)}, these scores are null")
+        warnings.append(f"{table.file}: the columns {', '.join(absent)} are missing, so these scores are null")
     n_empty = sum(all(getattr(line.rating, name) is None for name in CRITERIA) for line in ratings)
     if n_empty:
-        warnings.append(f"{table.file}: {n_empty:,} ratings have no score at all (kept)")
+        warnings.append(f"{table.file}: {n_empty:,} ratings have no score at all and are kept")
     return ratings
 
 
@@ -424,7 +425,7 @@ def _rating(cells: _RowCells) -> TaskRatingRow:
     rating = Rating(cells.name("task_id"), cells.name("model"), cells.name("reader"), **scores)
     content = cells.number("content")
     if content is not None and content != rating.content:
-        expected = "blank, for one of them is" if rating.content is None else rating.content
+        expected = "blank, because one of them is blank" if rating.content is None else rating.content
         cells.refuse("content", f"must be the smallest of process, execution and synthesis ({expected})", content)
     return TaskRatingRow(cells.line, rating)
 
@@ -439,25 +440,25 @@ def _check_unique(file: str, keys: Iterable[tuple[int, tuple[str, ...]]], field:
 
 
 def _check_spelling(file: str, names: Iterable[tuple[int, str]], field: str, problems: list[Problem]) -> None:
-    """Report names that differ from an earlier one only in case, blanks or hyphens.
+    """Note names that differ only in case, blanks or hyphens from the name in an earlier row.
 
-    They would count as another model or reader.
+    They would count as a different model or reader.
     """
     first: dict[str, str] = {}
     for line, name in names:
         known = first.setdefault(re.sub(r"[\s_-]+", " ", name.casefold()), name)
         if known != name:
-            rule = "must be written in one way throughout"
+            rule = "must be spelt the same in all rows"
             problems.append(Problem(file, line, field, rule, f"{name!r} beside {known!r}"))
 
 
 def read_ratings_table(path: Path) -> list[Rating]:
-    """Return the ratings of a table that belongs to no download, as :func:`parse_ratings` reads it.
+    """Return the ratings of a table outside a download; :func:`parse_ratings` explains its format.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with it.
+        With all problems of the table.
     """
     problems = DownloadProblems()
     ratings = parse_ratings(path, problems, [])

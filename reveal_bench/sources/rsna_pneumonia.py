@@ -1,4 +1,4 @@
-"""RSNA Pneumonia: boxes of lung opacities that a pneumonia would explain, on frames of NIH ChestX-ray14.
+"""RSNA Pneumonia: boxes of lung opacities suspicious of pneumonia, on images of NIH ChestX-ray14.
 
 Source: Kaggle, RSNA Pneumonia Detection Challenge, stage 2 (Shih et al. 2019): ``stage_2_train_labels.csv`` (patientId,
 x, y, width, height, Target), ``stage_2_detailed_class_info.csv`` (patientId, class), ``stage_2_train_images/*.dcm``.
@@ -6,13 +6,15 @@ x, y, width, height, Target), ``stage_2_detailed_class_info.csv`` (patientId, cl
 Conventions
 -----------
 * Every picture is 1024 x 1024 pixels. An image has one row per box (Target 1), or one row without a box (Target 0).
-* One finding, "Lung Opacity": present with boxes, else absent. The three classes ("Normal", "No Lung Opacity / Not
-  Normal", "Lung Opacity") are the config ``classes``; the first two are not the same kind of absence.
-* A "patientId" names an image. Its patient is in the mapping that RSNA published beside the challenge
-  (``pneumonia-challenge-dataset-mappings_2018.json``: patients of ChestX-ray14); without it, `patient_id` repeats the
-  image id and patients with several images count as several.
-* The view is read from the DICOM header. The spacing in the header belongs to the original before downscaling, so
-  records have no spacing. The images of the challenge's test set have no public labels and are not part of the dataset.
+* There is one finding, "Lung Opacity", which is present if the image has boxes, else absent. The config ``classes`` has
+  one of three classes per image: "Normal", "No Lung Opacity / Not Normal" or "Lung Opacity". In the first two the
+  finding is absent.
+* A "patientId" identifies an image, not a patient. RSNA's mapping to ChestX-ray14, published beside the challenge as
+  ``pneumonia-challenge-dataset-mappings_2018.json``, names the patient of each image. Without this file `patient_id`
+  repeats the image id, so a patient with several images counts as several patients.
+* The view is read from the DICOM header. The pixel spacing in the header refers to the original image before
+  downscaling, so records have no spacing. The images of the challenge's test set have no public labels and are not part
+  of the dataset.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ Boxes = dict[str, list[Box]]
 
 @dataclass(frozen=True)
 class _RsnaTables:
-    """The contents of the tables by image.
+    """Parsed tables, by image id.
 
     `boxes` has [] for an image without a box; `classes` and `patients` lack images whose class or patient is unknown.
     """
@@ -117,7 +119,7 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _R
 
 
 def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, BoxRow]]:
-    """Return (boxes, first rows), both by image; an image without a box has []."""
+    """Return (boxes, first rows), both by image id; an image without a box has an empty list of boxes."""
     boxes: Boxes = {}
     first_of: dict[str, BoxRow] = {}
     for row in read_table(path, ("patientId", *BOX, "Target"), faults, warnings):
@@ -133,9 +135,9 @@ def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes,
             own_boxes += [box] if box is not None else []
         elif any(row[column] for column in BOX):
             texts = ", ".join(row[column] for column in BOX)
-            faults.add(row.problem(", ".join(BOX), "must be blank where Target is 0", texts), image_id)
+            faults.add(row.problem(", ".join(BOX), "must be blank if Target is 0", texts), image_id)
         elif row is not first:
-            faults.add(row.problem("patientId", "must have one row where Target is 0", image_id), image_id)
+            faults.add(row.problem("patientId", "must have only one row if Target is 0", image_id), image_id)
     return boxes, first_of
 
 
@@ -149,7 +151,7 @@ def _counts(tables: _RsnaTables) -> dict[str, int]:
 
 
 def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Return image id -> class; the table repeats an image's row once per box."""
+    """Return a dict from image id to class; the table has a row for each box of an image."""
     if path is None:
         warnings.append("stage_2_detailed_class_info.csv is missing: no config 'classes'")
         return {}
@@ -162,17 +164,22 @@ def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: lis
         elif image_id not in boxes:
             faults.add(row.problem("patientId", "must be in the table of labels", repr(image_id)), image_id)
         elif classes.setdefault(image_id, name) != name:
-            faults.add(row.problem("class", f"must be one per image, {classes[image_id]!r}", repr(name)), image_id)
+            faults.add(
+                row.problem(
+                    "class", (f"must be the same in all rows of an image, here {classes[image_id]!r}"), repr(name)
+                ),
+                image_id,
+            )
         elif (name == FINDING) != bool(boxes[image_id]) and image_id not in faults.bad:
             value = f"{name!r} and {len(boxes[image_id])} boxes"
-            faults.add(row.problem("class", f"must be {FINDING!r} where there are boxes", value), image_id)
+            faults.add(row.problem("class", f"must be {FINDING!r} if and only if the image has boxes", value), image_id)
     return classes
 
 
 def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Return image id -> patient in ChestX-ray14."""
+    """Return a dict from image id to patient id in ChestX-ray14."""
     if path is None:
-        warnings.append(f"without a mapping to ChestX-ray14: {NO_PATIENTS}")
+        warnings.append(f"without the mapping to ChestX-ray14, {NO_PATIENTS}")
         return {}
     patients: dict[str, str] = {}
     try:
@@ -185,7 +192,7 @@ def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: li
     n_lacking = len(boxes.keys() - patients.keys())
     if n_lacking:
         alone = f"{path.name}: {count_text(n_lacking, 'image')} without an entry"
-        warnings.append(f"{alone}, each counts as a separate patient")
+        warnings.append(f"{alone}; each counts as a separate patient")
     return patients
 
 

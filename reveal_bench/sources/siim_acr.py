@@ -1,4 +1,4 @@
-"""SIIM-ACR Pneumothorax: masks of pneumothorax on frames of NIH ChestX-ray14.
+"""SIIM-ACR Pneumothorax: masks of pneumothorax on images of NIH ChestX-ray14.
 
 Source: Kaggle, SIIM-ACR Pneumothorax Segmentation: ``train-rle.csv`` (or ``stage_2_train.csv``) with the columns
 ``ImageId`` and `` EncodedPixels`` (with a space before it in the former), and DICOM files nested by UIDs in
@@ -6,13 +6,14 @@ Source: Kaggle, SIIM-ACR Pneumothorax Segmentation: ``train-rle.csv`` (or ``stag
 
 Conventions
 -----------
-* Every picture is 1024 x 1024 pixels. A mask is a list of pairs *gap length*: the pixels to skip after the last run,
-  and the pixels of foreground, column by column from the top left. ``-1`` means no pneumothorax.
+* Every picture is 1024 x 1024 pixels. A mask is a list of pairs *gap length*: the number of pixels to skip after the
+  previous run, and the number of foreground pixels. Pixels are counted column by column from the top left. ``-1`` means
+  no pneumothorax.
 * An image may have several rows, one per region drawn; its mask is their union, and `n_instances` counts them.
-* One finding, "Pneumothorax": present with a mask, else absent.
-* Images are named by UIDs that the challenge published. If their pictures are present, embedded or not, images with the
-  same PatientID have the image id of the first of them as `patient_id`; otherwise `patient_id` repeats the image id.
-* The view is read from the header. The spacing in the header belongs to the original before downscaling, so
+* There is one finding, "Pneumothorax", which is present if the image has a mask, else absent.
+* Image ids are UIDs that the challenge published. If the pictures are present, images with the same PatientID in the
+  header get the same `patient_id`: the id of the first of these images. Otherwise `patient_id` repeats the image id.
+* The view is read from the header. The pixel spacing in the header refers to the original image before downscaling, so
   records have no spacing.
 """
 
@@ -55,7 +56,7 @@ COLUMNS = ("ImageId", "EncodedPixels")
 
 @dataclass(frozen=True)
 class _Table:
-    """The masks of each image ([] for an image without a pneumothorax), and its rows."""
+    """Masks by image id ([] for an image without a pneumothorax), and rows by image id."""
 
     masks: dict[str, list[PackedMasks]] = field(default_factory=dict)
     rows_of: dict[str, list[BoxRow]] = field(default_factory=dict)
@@ -78,7 +79,7 @@ def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]],
 
 
 class MaskError(ValueError):
-    """A mask that cannot be read, with the rule that its text breaks and the offending value."""
+    """The error of a mask's text, with the rule that it breaks and the offending value."""
 
     def __init__(self, rule: str, value: object) -> None:
         super().__init__(f"{rule}, got {value}")
@@ -86,12 +87,12 @@ class MaskError(ValueError):
 
 
 def decode_relative(text: str, *, side: int = NIH_SIDE) -> PackedMasks:
-    """Return one mask of `side` x `side` pixels, decoded from the challenge's pairs of a gap and a length.
+    """Return a mask of `side` x `side` pixels, decoded from the challenge's pairs of gap and length.
 
     Raises
     ------
     MaskError
-        If `text` is not made of such pairs or runs beyond the picture.
+        If `text` is not a list of such pairs, or extends beyond the picture.
 
     Examples
     --------
@@ -102,9 +103,9 @@ def decode_relative(text: str, *, side: int = NIH_SIDE) -> PackedMasks:
     """
     tokens = text.split()
     if not tokens or len(tokens) % 2 or not all(token.isascii() and token.isdigit() for token in tokens):
-        raise MaskError("must be -1 or pairs of a gap and a length", repr(text[:40]))
+        raise MaskError("must be -1 or pairs of gap and length", repr(text[:40]))
     if max(map(len, tokens)) > len(str(side * side)):
-        raise MaskError(f"must be numbers of at most {side * side}", max(tokens, key=len)[:40])
+        raise MaskError(f"must only contain numbers up to {side * side}", max(tokens, key=len)[:40])
     runs = np.array(tokens, np.int64)
     if (runs[1::2] == 0).any():
         raise MaskError("must have lengths above 0", 0)
@@ -133,7 +134,7 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _T
         rows = table.rows_of.setdefault(image_id, [])
         rows.append(row)
         if (text == "-1" and len(rows) > 1) or "-1" in (earlier["EncodedPixels"] for earlier in rows[:-1]):
-            rule = "must be the only row of an image without a pneumothorax"
+            rule = "must not be -1 if the image has several rows"
             faults.add(row.problem("EncodedPixels", rule, f"{len(rows)} rows of {image_id}"), image_id)
         elif text != "-1":
             try:
@@ -152,7 +153,7 @@ def _counts(table: _Table) -> dict[str, int]:
 
 
 def _patients(image_ids: list[str], headers: Mapping[str, Header], warnings: list[str]) -> dict[str, str]:
-    """Return image id -> id of the first image with the same PatientID; the PatientID itself is not published."""
+    """Return a dict from image id to patient id, which is the id of the first image with the same PatientID."""
     first_of: dict[str, str] = {}
     patients = dict(zip(image_ids, image_ids, strict=True))
     n_alone = 0
@@ -164,7 +165,7 @@ def _patients(image_ids: list[str], headers: Mapping[str, Header], warnings: lis
     if n_alone == len(image_ids):
         warnings.append(NO_PATIENTS)
     elif n_alone:
-        warnings.append(f"{count_text(n_alone, 'image')} without a patient: each counts as a separate patient")
+        warnings.append(f"{count_text(n_alone, 'image')} without a patient id; each counts as a separate patient")
     return patients
 
 
@@ -183,7 +184,7 @@ def _record(
 
 
 def _boxes(masks: list[PackedMasks]) -> list[Box]:
-    """Return the tight box of each region."""
+    """Return the tight box of each mask."""
     return [(x, y, width, height) for mask in masks for x, y, width, height in mask.boxes_xywh().tolist()]
 
 

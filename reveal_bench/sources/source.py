@@ -1,19 +1,20 @@
-"""The interface of every source: its problems, its inspection, its data, and its row of SOURCE_MODULES.
+"""The interface of all sources: functions that every source has, and the types of their results and errors.
 
 Conventions
 -----------
 The module of a source has three functions:
 
-* ``detect(root) -> float``: its confidence (0 to 1), judged only by file names, that `root` is its download;
+* ``detect(root) -> float``: confidence (0 to 1) that `root` is a download of this source, from the names of files and
+  columns;
 * ``inspect(root) -> Inspection``: files, counts and mismatches, without reading pixels;
 * ``read(root, *, pixels, keep_going, **options) -> SourceData``: the records of every split. Everything that can be
   checked without pixels is checked before the first record, and all problems are raised together as one
-  :class:`BuildError`. Records carry a :class:`reveal_bench.kinds.images.PictureFile` instead of pixels: the folder
-  writer reads the pictures, on all cores, and reports those that it cannot read.
+  :class:`BuildError`. Records contain a :class:`reveal_bench.kinds.images.PictureFile` instead of pixels. The writer of
+  the dataset folder reads the pictures, on all cores, and reports unreadable pictures.
 
 To add a source, follow the steps in :mod:`reveal_bench.sources`.
 
-With ``keep_going=True`` an entry with a problem is left out, and the warnings say which and why.
+With ``keep_going=True`` an entry with a problem is left out, and a warning states the problem.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from reveal_bench.arguments import Problem as Problem  # many import it from here
+from reveal_bench.arguments import Problem as Problem  # many modules import it from here
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.files import leads_out, parse_json
 from reveal_bench.kinds.findings.records import StudyRecord
@@ -42,18 +43,18 @@ Pixels = Literal["embed", "withhold"]
 Record = LocalizationRecord | StudyRecord | TaskRecord
 
 SYNTHETIC_MARKER = "SYNTHETIC.txt"
-"""A file of this name at the root of a download says that all of it is synthetic (see :mod:`reveal_bench.phantom`)."""
+"""Name of a file at the root of a download that marks the download as synthetic (see :mod:`reveal_bench.phantom`)."""
 
 MOST_PROBLEMS = 100_000
-"""Number of problems of a download after which nothing more is read."""
+"""Number of problems of a download after which reading stops."""
 SHOWN = 50
-"""Number of problems in the message of a BuildError; its `problems` has all of them."""
+"""Number of problems in the message of a :class:`BuildError`; the attribute `problems` has all problems."""
 
 
 class BuildError(ValueError):
-    """All problems of a build: `problems` has every one, the message only the first ones.
+    """The error of a build; `problems` lists all problems, the message only the first :data:`SHOWN`.
 
-    `warnings` holds further messages for the user, such as which files were set aside.
+    `warnings` contains further messages for the user, such as which files were set aside.
     """
 
     def __init__(self, problems: Iterable[Problem], *, hint: str | None = None, warnings: Sequence[str] = ()) -> None:
@@ -66,7 +67,7 @@ class BuildError(ValueError):
 
 
 class DownloadProblems(list[Problem]):
-    """The problems of a download; more than :data:`MOST_PROBLEMS` stop the reading with a BuildError."""
+    """A list of the problems of a download; more than :data:`MOST_PROBLEMS` problems raise a BuildError."""
 
     def append(self, problem: Problem) -> None:
         """Add a problem."""
@@ -76,7 +77,7 @@ class DownloadProblems(list[Problem]):
         """Add problems."""
         super().extend(problems)
         if len(self) > MOST_PROBLEMS:
-            raise BuildError(self, hint=f"nothing is read after {MOST_PROBLEMS:,} problems")
+            raise BuildError(self, hint=f"reading stops after {MOST_PROBLEMS:,} problems")
 
     def __iadd__(self, problems: Iterable[Problem]) -> Self:  # type: ignore[override, misc]
         self.extend(problems)
@@ -85,13 +86,13 @@ class DownloadProblems(list[Problem]):
 
 @dataclass(frozen=True)
 class Inspection:
-    """The contents of a folder, as far as a source recognises them.
+    """Counts, problems and warnings of a download, found without reading pixels.
 
     Attributes
     ----------
     files : dict from role (such as "gt_annotations_test") to path relative to the root
-    counts, expected : numbers of this download, and those that the source publishes; `warnings` has the differences
-    problems : reasons to stop a build, as far as they are found without reading pixels
+    counts, expected : counts of this download, and counts that the source publishes; `warnings` states the differences
+    problems : problems that would stop a build
     """
 
     source: str
@@ -105,12 +106,12 @@ class Inspection:
 
 
 class Records:
-    """Records of a split that are made during iteration, but whose number is known in advance.
+    """Records of a split, made during iteration; their number is known in advance.
 
     Parameters
     ----------
-    make : called to start over; returns an iterator of records
-    n : number of records, if none has a problem
+    make : returns a new iterator of the records
+    n : number of records if none has a problem
     """
 
     def __init__(self, make: Callable[[], Iterator[Record]], n: int) -> None:
@@ -125,15 +126,16 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A small table beside the main one, as a config of its own.
+    """A small table beside the main table, published as a separate config.
 
     Attributes
     ----------
-    config : its name
+    config : name of the config
     features : returns the features; called when needed, because `datasets` is slow to import
     rows : all rows
-    key : column with the key of a main row (such as "task_id"), so that each row goes where its main row goes; or None
-    split : name of the only split of a table without a `key`; such a table is public
+    key : column with the key of a row of the main table, such as "task_id"; both rows are released or held out
+        together; or None
+    split : name of the only split of a table without `key`, which is always public
     """
 
     config: str
@@ -149,14 +151,14 @@ class SourceData:
 
     Attributes
     ----------
-    splits : dict from split to its records; records with a length allow a build to show its progress
-    warnings : grows while the records are iterated
-    extras : further configs
-    set_aside : (path relative to the download, reason) of every file that is not part of the dataset
-    synthetic : whether the download says that it is synthetic
-    benchmark : the records' benchmark if the download names its own findings; otherwise the source's
-    ids : (kind, identifier in the download) -> id, for the ids that were made with a secret; private
-    unfused : warning to show when readers' boxes are not fused; empty if there is nothing to fuse
+    splits : dict from split to records; if they have a length, a build shows its progress
+    warnings : messages for the user; iteration over the records may add further ones
+    extras : further tables
+    set_aside : (path relative to the download, reason) of files that are not part of the dataset
+    synthetic : True if the download is marked as synthetic
+    benchmark : benchmark of the records if the download names its own findings; None for the source's benchmark
+    ids : private dict from (kind, identifier in the download) to id, for ids that were made from a secret
+    unfused : warning for a build that does not fuse the readers' boxes; empty if there is nothing to fuse
     """
 
     splits: Mapping[str, Iterable[Record]]
@@ -171,15 +173,15 @@ class SourceData:
 
 @dataclass(frozen=True, slots=True)
 class SourceModule:
-    """One row of SOURCE_MODULES; `benchmark` is the key of its benchmark in :data:`reveal_bench.benchmarks.BENCHMARKS`.
+    """Functions of a source; `benchmark` is the key of its benchmark in :data:`reveal_bench.benchmarks.BENCHMARKS`.
 
-    `options` names the further keyword arguments of its `read`, which its `inspect` accepts too, except `id_key`:
+    `options` lists the further keyword arguments of `read`, which `inspect` also accepts except for `id_key`:
 
     * ``pictures``: Path of a folder with the pictures, for downloads that have only annotations;
-    * ``mapping``: Path of a YAML file that says which column means what;
-    * ``id_key``: bytes, the secret of the ids (keyed HMAC);
-    * ``workers``: int, processes for scanning headers;
-    * ``include_secondary``: bool, accept secondary captures as radiographs.
+    * ``mapping``: Path of a YAML file that explains the columns of a table;
+    * ``id_key``: bytes, the secret from which ids are made (HMAC);
+    * ``workers``: int, number of processes that read headers;
+    * ``include_secondary``: bool, True to accept secondary captures as radiographs.
     """
 
     name: str
@@ -192,19 +194,20 @@ class SourceModule:
 
 
 def read_document(path: Path, most_bytes: int = JSON_BYTES) -> str:
-    """Return the text of a UTF-8 file of the download that is parsed as a whole.
+    """Return the whole text of a UTF-8 file of a download.
 
     Raises
     ------
     OSError
-        If it cannot be read, is not a regular file, is larger than `most_bytes`, or a link out of the download.
+        If the file cannot be read, is not a regular file, is larger than `most_bytes`, or is a link out of the
+        download.
     UnicodeDecodeError
-        If it is not UTF-8.
+        If the file is not UTF-8.
     """
     status = path.stat()
     if leads_out(path):
         raise OSError("a link out of the download")
-    if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
+    if not stat.S_ISREG(status.st_mode):  # reading from a pipe could wait for ever
         raise OSError("not a regular file")
     if status.st_size > most_bytes:
         raise OSError(f"{status.st_size:,} bytes; at most {most_bytes:,} are read")
@@ -219,12 +222,12 @@ def read_json(
     file: str = "",
     repeated: list[str] | None = None,
 ) -> Form:
-    """Return the JSON list or object of a UTF-8 file; if the file has a problem, note it and return an empty one.
+    """Return the JSON list or object in a UTF-8 file; after a problem, note it and return an empty list or object.
 
     Parameters
     ----------
-    form : list or dict
-    note : called with the problem, if there is one
+    form : expected type, list or dict
+    note : called with the problem, if any
     file : name for messages; by default the name of `path`
     """
     name = "list" if form is list else "object"
@@ -241,12 +244,12 @@ def read_json(
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """Return the folders in a folder, sorted; an empty list if it cannot be read."""
+    """Return the sorted subfolders of a folder; [] if the folder cannot be read."""
     return [path for path in entries_in(folder) if path.is_dir()]
 
 
 def entries_in(folder: Path) -> list[Path]:
-    """Return the entries of a folder, sorted; an empty list if it cannot be read."""
+    """Return the sorted entries of a folder; [] if the folder cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -254,12 +257,12 @@ def entries_in(folder: Path) -> list[Path]:
 
 
 def is_synthetic(root: Path) -> bool:
-    """Return True if a download declares itself synthetic."""
+    """Return True if a download is marked as synthetic."""
     return ((root if root.is_dir() else root.parent) / SYNTHETIC_MARKER).exists()
 
 
 def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> None:
-    """Raise `problems` together, or turn them into warnings if `keep_going`; then empty the list.
+    """Raise one error with all `problems`, or turn them into warnings if `keep_going`; `problems` is emptied.
 
     Raises
     ------

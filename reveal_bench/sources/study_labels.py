@@ -1,13 +1,13 @@
-"""Converts rows of a table of studies to labels, agreement and demographics, as its mapping says.
+"""Conversion of the rows of a table of studies to labels, reader agreement and demographics, by a user's mapping.
 
-Every text must be in the mapping or in a vocabulary. An unknown text is reported as a problem, which names its row and
+The text of every cell must be in the mapping or in a vocabulary. An unknown text is reported as a problem with row,
 column and the nearest known spelling. "None", "No finding" and "Normal" mean that no label is present; together with a
-label they are a problem. A blank cell of labels is also a problem, because a study without labels must say so. If a
-mapping lists its own findings and one of these three texts is among them, the text is a label.
+label they are a problem. A blank cell is also a problem in a column of labels, because the absence of labels must be
+stated. If a mapping's own findings include one of these three texts, the text is a label.
 
-If the mapping names the column of readers, the rows of a study are combined: a label is present if more than half of
-the study's readers gave it. With three readers, the number who gave exactly these labels is counted (paper 004, section
-2.4).
+If the mapping names a column of readers, the rows of a study are combined: a label is present if more than half of the
+study's readers gave that label. For studies with three readers, the agreement is the number of readers who gave exactly
+the combined labels (paper 004, section 2.4).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from datasets import Features
 
 NO_LABEL = ("none", "no finding", "no findings", "normal", "normal exam")
-"""Texts, folded, that mean that a study has none of the labels."""
+"""Folded texts that mean that a study has none of the labels."""
 
 PRESENT = frozenset(("1", "1.0", "yes", "y", "true", "t", "present", "positive"))
 ABSENT = frozenset(("0", "0.0", "no", "n", "false", "f", "absent", "negative"))
-"""Texts, folded, that mean yes and no in the column of a label."""
+"""Folded texts that mean "present" and "absent" in the column of a label."""
 
 PUBLIC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Pattern of a public id, which becomes part of file names."""
+"""Pattern of public ids, which become part of file names."""
 
 N_OF_AGREEMENT = {"two_of_three": 2, "three_of_three": 3}
 _AGREEMENT_OF = {n: word for word, n in N_OF_AGREEMENT.items()}
@@ -54,10 +54,11 @@ _AGREEMENT_OF = {n: word for word, n in N_OF_AGREEMENT.items()}
 
 @dataclass(frozen=True, slots=True)
 class LabelledStudy:
-    """One study of the table, from its row or from the rows of all its readers.
+    """A study of the table, from one row or from the rows of several readers.
 
-    `key` is the study key. A field is None if the table does not have it. `facts` has age_band, sex, race and
-    patient_class, as far as the table has them for this study; `labels_by_reader` is empty if the table has no readers.
+    `key` is the study key. A field is None if the table has no column for it. `facts` contains those of age_band, sex,
+    race and patient_class that the table states for this study. `labels_by_reader` is empty if the table has no
+    readers.
     """
 
     row: int
@@ -82,7 +83,7 @@ def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Probl
 def labelled_studies(
     mapping: StudyMapping, table: InputTable, problems: list[Problem]
 ) -> tuple[list[LabelledStudy], set[str]]:
-    """Return (studies, keys): the studies whose rows have no problem, and the study keys of the others."""
+    """Return (studies whose rows have no problem, study keys of all other studies)."""
     by_key: dict[str, LabelledStudy] = {}
     faulty: set[str] = set()
     spelt: dict[str, str] = {}
@@ -91,8 +92,10 @@ def labelled_studies(
         study = parser.read()
         for reader in study.labels_by_reader:
             if (first_spelt := spelt.setdefault(folded(reader), reader)) != reader:
-                rule = "must spell each reader in one way"
-                parser.fail(mapping.rules["reader"].column or "", rule, f"{reader!r}, and {first_spelt!r} before")
+                rule = "must be spelt the same in all rows of a reader"
+                parser.fail(
+                    mapping.rules["reader"].column or "", rule, f"{reader!r}, but {first_spelt!r} in an earlier row"
+                )
         if study.key:
             first = by_key.setdefault(study.key, study)
             if first is not study:
@@ -105,7 +108,7 @@ def labelled_studies(
 
 
 def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
-    """Return the study with the labels that more than half of its readers gave."""
+    """Return the study with the labels of more than half of its readers and, for three readers, their agreement."""
     votes = Counter(label for labels in study.labels_by_reader.values() for label in labels)
     labels = tuple(label for label in findings if 2 * votes[label] > len(study.labels_by_reader))
     if len(study.labels_by_reader) != 3:
@@ -115,7 +118,7 @@ def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
 
 
 def reader_labels(triples: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
-    """Return the table `readers`, made from (study_id, reader, labels) of each rating; [] without any."""
+    """Return the extra table ``readers`` of `triples` (study_id, reader, labels); [] without triples."""
     rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in triples]
     return [Extra("readers", _reader_features, rows, key="study_id")] if rows else []
 
@@ -127,20 +130,19 @@ def _reader_features() -> Features:
 
 
 Fail = Callable[[str, str, str], None]
-"""Function that is called with (column, rule, value) of each problem of a cell."""
+"""Function that notes a problem of a cell, given (column, rule, value)."""
 
 
 def labels_of_cell(
     entries: Iterable[object], column: str, fail: Fail, vocabulary: Sequence[str] = REVEAL_LABELS
 ) -> tuple[str, ...]:
-    """Return the labels that the entries of a cell name, in the order of `vocabulary`; `fail` is called for each
-    problem.
+    """Return the labels in a cell's `entries`, in the order of `vocabulary`; `fail` is called for each problem.
 
     Spelling follows :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` must be the only entry.
     """
     entries = list(entries)
     if "" in entries:
-        fail(column, 'must name labels, or "None" for a study without any', "a blank")
+        fail(column, 'must name labels, or "None" for a study without labels', "a blank")
         return ()
     known, unknown = spelled_labels(entries, vocabulary)
     for text in unknown:
@@ -149,12 +151,12 @@ def labels_of_cell(
     if twice:
         fail(column, "must name each label once", f"{', '.join(twice)} again")
     if known and len(known) + len(unknown) < len(entries):
-        fail(column, 'must not have "None" beside a label', ", ".join(map(str, entries))[:200])
+        fail(column, 'must not contain both "None" and a label', ", ".join(map(str, entries))[:200])
     return tuple(label for label in vocabulary if label in known)
 
 
 def spelled_labels(entries: Iterable[object], vocabulary: Sequence[str] = REVEAL_LABELS) -> tuple[list[str], list[str]]:
-    """Return (labels, unknown texts); texts of :data:`NO_LABEL` are in neither list."""
+    """Return (labels, unknown texts) of a cell's `entries`; texts of :data:`NO_LABEL` are in neither list."""
     known, unknown = [], []
     for entry in entries:
         label = canonical_finding(entry, vocabulary) if isinstance(entry, str) else None
@@ -166,7 +168,7 @@ def spelled_labels(entries: Iterable[object], vocabulary: Sequence[str] = REVEAL
 
 
 def age_of(text: str) -> float | None:
-    """Return the years of "67", "67.5", "067Y", ">89" or "90+"; None if the text is not an age.
+    """Return the age in years of a text such as "67", "67.5", "067Y", ">89" or "90+"; None for other texts.
 
     Examples
     --------
@@ -182,7 +184,7 @@ def age_of(text: str) -> float | None:
 
 
 def image_stem(name: str) -> str:
-    """Return the name of an image without its folder, and without its suffix if that is an image file's.
+    """Return the name of an image without its folder and without the suffix of an image file.
 
     Examples
     --------
@@ -194,7 +196,7 @@ def image_stem(name: str) -> str:
 
 
 class _MappedRow:
-    """One row of the table, as the mapping says to read it."""
+    """A row of the table, read by the rules of the mapping; problems are added to `problems`."""
 
     def __init__(self, mapping: StudyMapping, file: str, row: TableRow) -> None:
         self.mapping, self.file, self.row = mapping, file, row
@@ -232,28 +234,28 @@ class _MappedRow:
         )
 
     def join(self, first: LabelledStudy, study: LabelledStudy) -> None:
-        """Add this row's reader and labels, `study`, to the study of its first row; note contradictions."""
+        """Add the reader and labels of this row (`study`) to `first`, the study's first row; note contradictions."""
         if "reader" not in self.mapping.rules:
             value = f"{study.key!r} again, first in row {first.row}"
-            rule = "must occur in one row only, unless the mapping names the column of its `reader`"
+            rule = "must be unique unless the mapping names a column of readers (`reader`)"
             self.fail(self.mapping.key_column, rule, value)
             return
         for reader, labels in study.labels_by_reader.items():
             if reader in first.labels_by_reader:
                 value = f"{reader!r} again for {study.key!r}"
-                self.fail(self.mapping.rules["reader"].column or "", "must occur once for a study", value)
+                self.fail(self.mapping.rules["reader"].column or "", "must be unique among the rows of a study", value)
             first.labels_by_reader[reader] = labels
         facts = {name: getattr(study, name) for name in ("split", "facts", "patient_key", "ids")}
         for name, value in facts.items():
             if value != getattr(first, name):
                 rule = f"must be the same in every row of {study.key!r}"
-                self.fail(name, rule, f"{value}, and {getattr(first, name)} in row {first.row}")
+                self.fail(name, rule, f"{value}, but {getattr(first, name)} in row {first.row}")
 
     def _has(self, name: str) -> bool:
         return name in self.mapping.rules and not self.mapping.rules[name].from_header
 
     def _word(self, rule: ColumnRule, words: tuple[str, ...]) -> str | None:
-        """Return a cell as one of `words`; None for unknown."""
+        """Return the term of `words` for the text of a cell; None for unknown."""
         column = rule.column or ""
         text = self.row[column]
         values = rule.values or {}
@@ -279,7 +281,7 @@ class _MappedRow:
             self.fail(column, "must be the number of readers who agreed, 0 to 3", repr(text))
             return None
         if agreement is not None and int(text) != known:
-            self.fail(column, f"must be {known}, as the agreement is {agreement}", repr(text))
+            self.fail(column, f"must be {known}, because the agreement is {agreement}", repr(text))
         return int(text)
 
     def _age_band(self, rule: ColumnRule) -> str | None:
@@ -307,20 +309,22 @@ class _MappedRow:
     def _needed(self, what: str, column: str | None) -> str:
         text = self.row[column or ""]
         if not text:
-            self.fail(column or "", f"must not be blank, as it gives the {what.replace('_', ' ')}", "a blank cell")
+            self.fail(
+                column or "", (f"must not be blank, because it states the {what.replace('_', ' ')}"), "a blank cell"
+            )
         return text
 
     def _public_id(self, name: str, column: str) -> str:
         text = self._needed(f"{name} id", column)
         if re.fullmatch(r"\d+(\.\d+){3,}", text):
-            self.fail(column, "must be a public id, not a UID of the hospital's", repr(text))
+            self.fail(column, "must be a public id, not a DICOM UID", repr(text))
         elif text and not PUBLIC_ID.fullmatch(text):
             rule = "must be an id of at most 64 letters, digits, _, - and dots, the first a letter or digit"
             self.fail(column, rule, repr(text[:80]))
         return text
 
     def _consistent(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `labels`; note a problem if a label that excludes all others is not the only one."""
+        """Return `labels`; note a problem if a label that excludes all others is not the only label."""
         if lone := conflict(labels, self.mapping.findings):
             self.fail(lone, "must be alone", ", ".join(labels))
         return labels
@@ -358,6 +362,6 @@ class _MappedRow:
             if rule.cells.get(text) == "present" or (text in PRESENT and text not in rule.cells):
                 present.add(label)
             elif rule.cells.get(text) != "absent" and text not in ABSENT:
-                rule_text = "must be 1 or 0, yes or no, or in the mapping's `cells`"
+                rule_text = "must be 1 or 0, yes or no, or a text in the mapping's `cells`"
                 self.fail(column, rule_text, repr(text) if text else "a blank cell")
         return tuple(label for label in self.mapping.findings if label in present)

@@ -1,13 +1,13 @@
-"""Groups a tree of DICOM files or pictures into studies, and suggests a mapping of the table of labels.
+"""Grouping of DICOM files or pictures into studies, and suggestion of a mapping for the table of labels.
 
 DICOM files are grouped by their headers, never by folders. Only the values of :class:`reveal_bench.dicom.Header` are
-used. Files that are not original radiographs, and duplicates, are set aside with the reason; files that cannot be read
-and images that may show a name are problems of their study. If a mapping has ``pictures: true``, the tree has PNG and
-JPEG files instead: a study is one file, or all files of one folder, depending on the mapping's study key.
+used. Duplicates and files that are not original radiographs are set aside with the reason. Unreadable files, and images
+that may show a patient's name, are problems. If a mapping has ``pictures: true``, the tree has PNG and JPEG files
+instead: a study is one file or all files of one folder, depending on the mapping's study key.
 
-A suggested mapping says what the columns of a table probably mean. It is never used directly: a person reads and saves
-it. It is written for the table near the root whose rows fit the studies best; unknown meanings are written as ``???``,
-which no source accepts.
+A suggested mapping says what the columns of a table probably mean. It is never used until a person has checked and
+saved it. It describes the table near the root whose rows match the studies best. Unknown meanings are written as
+``???``, which no source accepts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FRONTAL = ("AP", "PA")
 
 @dataclass(frozen=True, slots=True)
 class TreeImage:
-    """One image: its file, its header, and its path for messages; a PNG or JPEG file has a bare header."""
+    """An image: its file, header, and path for messages; the header of a PNG or JPEG file has only ids and size."""
 
     file: DicomFile
     header: Header
@@ -53,18 +53,18 @@ class TreeImage:
 
 @dataclass(slots=True)
 class TreeStudy:
-    """One study: `uid` and `patients` are identifiers from the headers and must not be published."""
+    """A study; `uid` and `patients` are identifiers from the headers and must not be published."""
 
     uid: str
     images: list[TreeImage] = field(default_factory=list)
 
     @property
     def patients(self) -> set[str]:
-        """Different PatientIDs of the study's images."""
+        """The PatientIDs of the study's images, usually one."""
         return {image.header.patient_key for image in self.images if image.header.patient_key}
 
     def keys(self, fact: str) -> set[str]:
-        """Return the study's values of a fact of :data:`reveal_bench.sources.mapping.KEY_FACTS`."""
+        """Return the study's values of a fact in :data:`reveal_bench.sources.mapping.KEY_FACTS`."""
         if fact == "StudyInstanceUID":
             return {self.uid}
         if fact == "PatientID":
@@ -79,15 +79,15 @@ class TreeStudy:
 
 @dataclass
 class StudyTree:
-    """The studies below a folder, and all other files.
+    """The studies below a folder, and its other files.
 
     Attributes
     ----------
-    studies : StudyInstanceUID -> study, in the order of their first files
+    studies : dict from StudyInstanceUID to study, in the order of their first files
     set_aside : (path, reason) of readable files that are not part of the dataset
     problems : problems of files
     problem_studies : UIDs of studies that have a problem
-    n_others : suffix -> number of files that are neither DICOM nor a table or a mapping
+    n_others : dict from suffix to number of files that are neither DICOM nor a table nor a mapping
     """
 
     studies: dict[str, TreeStudy] = field(default_factory=dict)
@@ -106,12 +106,13 @@ class StudyTree:
 def read_tree(
     root: Path, *, workers: int = 1, require_deidentified: bool = False, include_secondary: bool = False
 ) -> StudyTree:
-    """Read the headers below `root`, and group them into studies.
+    """Return the DICOM files below `root`, grouped into studies.
 
     Parameters
     ----------
     workers : processes that read headers
-    require_deidentified : if True, a file without the markers of de-identification is a problem; otherwise a warning
+    require_deidentified : if True, a header that does not state de-identification is a problem; otherwise it causes a
+        warning
     include_secondary : also accept secondary captures whose modality is CR, DX or missing
     """
     scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary)
@@ -125,8 +126,8 @@ def read_tree(
     n_secondary = sum(set_aside(header) is not None for _, header in scan.headers)
     if n_secondary:
         tree.warnings.append(
-            f"{n_secondary:,} secondary captures are taken as radiographs: before publishing, check that none shows a "
-            "patient's name"
+            f"{n_secondary:,} secondary captures are accepted as radiographs; before publishing, check "
+            "that none shows a patient's name"
         )
     for file, header in scan.headers:
         path = file.path_text(scan.root)
@@ -148,14 +149,14 @@ def read_tree(
 
 
 def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
-    """Read the sizes of all visible PNG and JPEG files below `root`, and group them into studies.
+    """Return the visible PNG and JPEG files below `root`, grouped into studies.
 
-    A picture has no header: its view is unknown, its patient comes from the table, and its path below the root, which
+    A picture has no header, so its view is unknown and its patient comes from the table. Its path below the root, which
     is never published, replaces the UIDs.
 
     Parameters
     ----------
-    one_per_study : if True, each file is a study; otherwise each folder with files is one
+    one_per_study : if True, each file is a study; otherwise each folder with files is a study
     """
     tree = StudyTree()
     aside: list[tuple[DicomFile, str]] = []
@@ -176,14 +177,14 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
         study = tree.studies.setdefault(uid, TreeStudy(uid))
         study.images.append(TreeImage(file, header, name.as_posix(), is_dicom=False))
     tree.set_aside = [(file.path_text(root), reason) for file, reason in aside]
-    rule = "must be a file that can be read"
+    rule = "must be a readable file"
     tree.problems += [Problem(file.path_text(root), None, "file", rule, reason) for file, reason in unreadable]
-    tree.warnings.append("pictures have no header that warns of names in the pixels: look at them before publishing")
+    tree.warnings.append("pictures have no header that warns of names in the pixels, so look at them before publishing")
     return tree
 
 
 def _bare_header(study: str, image: str, height: int, width: int) -> Header:
-    """Return a header for a picture: its ids and size, everything else unknown."""
+    """Return a header with the ids and size of a picture; all other values are unknown."""
     known: dict[str, Any] = dict.fromkeys(item.name for item in fields(Header))
     known |= dict.fromkeys(("image_type", "deid_methods", "source_uids"), ())
     known |= {"study_uid": study, "sop_uid": image, "rows": height, "columns": width, "has_pixels": True}
@@ -191,7 +192,7 @@ def _bare_header(study: str, image: str, height: int, width: int) -> Header:
 
 
 def _path(name: str) -> PurePosixPath:
-    """Return a file's path; an archive counts as a folder that has its name without the suffix."""
+    """Return a file's path, in which an archive counts as a folder with the archive's name without suffix."""
     archive, bang, member = name.partition("!")
     return PurePosixPath(archive).with_suffix("") / member if bang else PurePosixPath(name)
 
@@ -222,10 +223,10 @@ def _check_markers(tree: StudyTree, *, require_deidentified: bool) -> None:
 
 
 def marker_problems(header: Header, name: str, *, require_deidentified: bool = False) -> list[Problem]:
-    """Return the reasons against publishing an image; `name` is its path for messages."""
+    """Return problems if the header forbids publishing an image; `name` is its path for messages."""
     problems = []
     if header.burned_in:
-        rule = "must not be YES: the pixels may show a name"
+        rule = "must not be YES, because the pixels may show a name"
         problems.append(Problem(name, None, "BurnedInAnnotation", rule, "YES"))
     if require_deidentified and not header.deidentified:
         got = "NO" if header.deidentified is False else "none"
@@ -235,7 +236,7 @@ def marker_problems(header: Header, name: str, *, require_deidentified: bool = F
 
 
 def marker_warnings(headers: Iterable[Header]) -> list[str]:
-    """Return warnings, with counts, of headers that do not state that images may be published."""
+    """Return warnings that count headers without a statement that the image may be published."""
     from reveal_bench.dicom import deid_warnings
 
     counts = Counter(text for header in headers for text in deid_warnings(header))
@@ -252,7 +253,7 @@ OPEN = "???"
 DEPTH, MOST_TABLES, SAMPLE = 3, 200, 400
 SEPARATORS = (";", "|", ",", "/")
 FEW = 12
-"""Largest number of different texts in a column of categories."""
+"""Largest number of different texts in a column that is taken to contain categories."""
 
 _WORDS: dict[str, dict[str, str]] = {
     "sex": {"f": "F", "female": "F", "m": "M", "male": "M"},
@@ -274,7 +275,7 @@ _NAMES = {"sex": r"sex|gender", "race": r"race|ethnic", "patient_class": r"class
 
 @dataclass
 class Guess:
-    """A guess at one table: `content` as YAML data, `n_matched` of `n_studies` studies, notes on open questions."""
+    """A suggested mapping for `table`: `content` is its YAML data, `notes` are open questions."""
 
     table: InputTable
     content: dict[str, Any]
@@ -285,14 +286,14 @@ class Guess:
 
     @property
     def rank(self) -> tuple[bool, float, int, int]:
-        """Sort key of guesses; the largest is the best."""
+        """Sort key of guesses; the best guess has the largest."""
         share = self.n_matched / max(self.n_studies, 1)
         n_facts = len(self.content) + self._n_demographics
         return self.has_labels, round(share, 2), n_facts, len(self.content["labels"].get("wide", ()))
 
     @property
     def _n_demographics(self) -> int:
-        """Number of demographic facts from columns, not from headers."""
+        """Number of demographic facts that come from columns, not from headers."""
         return sum("column" in rule for rule in self.content.get("demographics", {}).values())
 
     @property
@@ -308,7 +309,7 @@ class Guess:
 
 
 def tables_below(root: Path) -> Iterator[Path]:
-    """Yield files at or near `root` that may be a table of studies, the nearest first."""
+    """Yield files in or near `root` that may be a table of studies, the nearest first."""
     paths = []
     for folder, subfolders, names in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
@@ -322,7 +323,7 @@ def tables_below(root: Path) -> Iterator[Path]:
 
 
 def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
-    """Return the best guess at the columns of a table below `root`; None if no table matches any study."""
+    """Return the best suggested mapping for a table below `root`; None if no table matches any study."""
     guesses = []
     for path in tables_below(root):
         problems = DownloadProblems()
@@ -372,14 +373,14 @@ def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
         if reader is not None:
             content["reader"] = {"column": reader}
         else:
-            rule = "a study must appear in only one, or a column must name the reader of each row"
+            rule = "a study must have only one row, or a column must name the reader of each row"
             notes.append(f"{column} has the same value in several rows: {rule}")
             n_matched = 0
     return Guess(table, content, n_matched, len(tree.studies), bool(used), notes)
 
 
 def _study_key(cells: dict[str, list[str]], tree: StudyTree) -> tuple[str, str, int] | None:
-    """Return (column, fact, number of studies) of the column and fact that match most studies; None without a match."""
+    """Return (column, fact, n): the column that matches a fact of most studies, n studies; None without a match."""
     best: tuple[int, str, str] | None = None
     for fact in KEY_FACTS:
         by_key: dict[str, str] = {}
@@ -396,7 +397,7 @@ def _study_key(cells: dict[str, list[str]], tree: StudyTree) -> tuple[str, str, 
 
 
 def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, Any], list[str], set[str]]:
-    """Return (rule, notes, columns): the mapping's `labels`, open questions, and the columns that hold the labels."""
+    """Return (mapping's `labels`, notes on open questions, columns with labels)."""
     wide = {}
     for column, texts in cells.items():
         label = canonical_finding(column, REVEAL_LABELS)
@@ -419,13 +420,13 @@ def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
             entries = [entry.strip() for value in values if isinstance(value, str) for entry in value.split(separator)]
             if any(entries) and _share(entry for entry in entries if entry) > 0.6:
                 return {"list": {"column": column, "separator": separator}}, [], {column}
-    return {"list": {"column": OPEN, "separator": ";"}}, ["No column of labels was found"], set()
+    return {"list": {"column": OPEN, "separator": ";"}}, ["No column with labels was recognised"], set()
 
 
 def _own_findings(cells: dict[str, list[str]]) -> list[str]:
-    """Return the columns whose cells only say yes or no, which may be the user's own findings.
+    """Return the columns whose cells only mean present or absent, which may be the user's own findings.
 
-    The list is empty if there are fewer than two such columns.
+    A single such column gives an empty list.
     """
     columns = [
         column
@@ -436,14 +437,14 @@ def _own_findings(cells: dict[str, list[str]]) -> list[str]:
 
 
 def _share(entries: Iterator[Any]) -> float:
-    """Return the proportion of `entries` that are labels or mean no label."""
+    """Return the proportion of `entries` that are labels or texts of :data:`NO_LABEL`."""
     listed = list(entries)
     _, unknown = spelled_labels(listed)
     return 1 - len(unknown) / len(listed) if listed else 0.0
 
 
 def _categories(texts: list[str]) -> list[str] | None:
-    """Return the different texts of a column; None if there are more than FEW, or none."""
+    """Return the different texts of a column; None if there are more than :data:`FEW`, or none."""
     different = sorted(set(texts) - {""})
     return different if 0 < len(different) <= FEW else None
 
@@ -457,7 +458,7 @@ def _agreement(cells: dict[str, list[str]]) -> dict[str, Any] | None:
 
 
 def _agreement_of(text: str) -> str:
-    """Return the agreement that the first number of a text means, as in "2 of 3", "all three" or "Agree All: 3/3"."""
+    """Return the agreement for the first number in a text such as "2 of 3", "all three" or "Agree All: 3/3"."""
     numbers = re.findall(r"\d+|two|three|unanimous", folded(text))
     meaning = {"2": "two_of_three", "two": "two_of_three"}
     meaning |= dict.fromkeys(("3", "three", "unanimous"), "three_of_three")
@@ -484,7 +485,7 @@ def _demographics(cells: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
-    """Return the rules that take age and sex from the headers, for facts that no column of the table has."""
+    """Return rules that take age and sex from the headers if no column of the table states them."""
     headers = [image.header for study in tree.studies.values() for image in study.images]
     has_age = any(header.age_years is not None for header in headers) and not {"age", "age_band"} & of_table.keys()
     has_sex = any(header.sex is not None for header in headers) and "sex" not in of_table
@@ -492,7 +493,7 @@ def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(texts: list[str], name: str) -> dict[str, str | None]:
-    """Return text -> meaning, None for unknown, for the texts that are not words of this package."""
+    """Return a dict from text to term of this package (None for unknown), for texts that are not such terms."""
     own = {folded(word) for word in VOCABULARIES[name]}
     return {
         text: None if folded(text) in _UNKNOWN_WORDS else _WORDS[name].get(folded(text), OPEN)

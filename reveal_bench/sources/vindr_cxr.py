@@ -1,24 +1,24 @@
-"""VinDr-CXR: boxes of 22 findings, by three readers each in train and by consensus in test.
+"""VinDr-CXR: boxes of 22 findings, drawn by three readers per image in "train" and by consensus in "test".
 
 Source: PhysioNet (Nguyen et al. 2022), or the Kaggle edition of its training half (VinBigData Chest X-ray Abnormalities
 Detection).
 
 Conventions
 -----------
-* In "train" every reader's boxes stay separate: they are annotations of the reader "individual" with a `reader_id`.
-  They are never merged, so no finding in "train" has a reference, and none is asked for. `label_status` of a finding is
-  1 if at least two readers of the image found it, 0 if no reader did, and unlabelled if one did; a finding with status
-  1 is `missing` a reference.
-* In "test" the consensus of five readers is the ground truth; a finding without it is absent.
-* A reader's findings come from ``image_labels_*.csv`` or, without that file, from the boxes.
-  Contradictions between the two are counted in the warnings.
-* The config ``readers`` lists the readers of every image of "train", with or without a box.
-* The six labels of the whole image ("No finding", "Tuberculosis", ...) have no location; the config ``image_labels``
-  has them, with all other labels that are 1, per image and reader.
-* In the Kaggle edition the eight findings that it left out are unlabelled; its "Other lesion" includes them.
-* Pictures are ``<image_id>.dicom``. Only their headers have the size, so they are needed even if pixels are withheld. A
-  file without pixel data is a problem of its image. Headers name no patient: `patient_id` and `study_id` repeat the
-  image id. The collection holds postero-anterior views only.
+* In "train" the boxes of different readers are never merged: they are annotations of the reader "individual" with a
+  `reader_id`. Findings in "train" therefore have no reference and are not part of the questions. `label_status` of a
+  finding is 1 if at least two readers of the image reported it, 0 if no reader did, and unlabelled if one reader did. A
+  finding with status 1 is `missing` (present without a reference).
+* In "test" the consensus of five readers is the ground truth; a finding without a consensus label is absent.
+* A reader's findings come from ``image_labels_*.csv`` or, without that file, from the boxes. Warnings count
+  contradictions between labels and boxes.
+* The config ``readers`` lists the readers of every image of "train", including readers who drew no box.
+* Six labels describe the whole image ("No finding", "Tuberculosis", ...) and have no location. The config
+  ``image_labels`` lists all labels that are 1, including these six, per image and reader.
+* Kaggle's edition leaves out eight findings, which are unlabelled in its records; its "Other lesion" includes them.
+* Pictures are ``<image_id>.dicom``. Only the headers state the size of an image, so the pictures are needed even if
+  pixels are withheld. A file without pixel data is a problem of its image. Headers name no patient: `patient_id` and
+  `study_id` repeat the image id. The collection contains only postero-anterior views.
 
 The tables of the two editions, parsed strictly:
 
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
 
 
 CONSENSUS = ""
-"""Key of the consensus where boxes are stored by reader: in the test split five readers agreed on one set of boxes."""
+"""Key of the consensus in a dict from reader to boxes: in "test", five readers agreed on one set of boxes."""
 
 BOX = ("x_min", "y_min", "x_max", "y_max")
 LABELS = (*VINDR_CXR_FINDINGS, *VINDR_GLOBAL_LABELS)
-"""All 28 labels, those with boxes first."""
+"""All 28 labels; the labels with boxes come first."""
 KAGGLE_TABLE = "train.csv"
 KAGGLE_COLUMNS = ("image_id", "class_name", "class_id", "rad_id", *BOX)
 
@@ -109,7 +109,7 @@ class VindrTables:
 
 @dataclass
 class ImageRows:
-    """One image of the tables: its first row, and each reader's boxes and labels that are 1."""
+    """Rows of an image: the first row, and by reader the boxes and the labels that are 1."""
 
     first: BoxRow
     rows: dict[str, list[tuple[str, BoxRow]]] = field(default_factory=dict)
@@ -117,11 +117,11 @@ class ImageRows:
 
     @property
     def readers(self) -> list[str]:
-        """Sorted readers who have a row in any table."""
+        """Sorted names of the readers who have a row in any table."""
         return sorted(self.rows.keys() | self.positive.keys())
 
     def boxes(self, size: tuple[int, int], image_id: str, faults: Faults) -> dict[str, dict[str, list[Box]]]:
-        """Return reader -> finding -> boxes; a box that does not fit the size of the picture is noted and left out."""
+        """Return boxes by reader and finding; a box that is not in the picture is noted as a problem and left out."""
         by_reader: dict[str, dict[str, list[Box]]] = {}
         for reader, rows in self.rows.items():
             for finding, row in rows:
@@ -132,7 +132,7 @@ class ImageRows:
 
 
 def find_tables(root: Path) -> dict[str, Path]:
-    """Return the tables below `root`: PhysioNet's by their names, Kaggle's ``train.csv`` by its columns."""
+    """Return a dict from role to table below `root`; Kaggle's table is recognised by its columns."""
     roles = [f"{what}_{split}" for what in ("annotations", "image_labels") for split in ("train", "test")]
     files = find_files(root, {role: [f"{role}.csv", f"{role}.csv.gz"] for role in roles})
     if any(role.startswith("annotations") for role in files):
@@ -144,7 +144,7 @@ def find_tables(root: Path) -> dict[str, Path]:
 
 
 def read_images(download: VindrTables, split: str, faults: Faults, warnings: list[str]) -> dict[str, ImageRows]:
-    """Return image id -> its rows in the tables of a split, in the order of the table of boxes."""
+    """Return a dict from image id to the image's rows in a split's tables, in the order of the table of boxes."""
     columns = ["image_id", "class_name", *BOX, *(["rad_id"] if split == "train" else [])]
     columns += ["class_id"] if download.kaggle else []
     table = read_table(download.files[f"annotations_{split}"], columns, faults, warnings)
@@ -204,7 +204,7 @@ def _read_labels(path: Path, split: str, images: dict[str, ImageRows], faults: F
 def _label_columns(
     file: str, heads: Sequence[str], needed: Sequence[str], faults: Faults, warnings: list[str]
 ) -> dict[str, str]:
-    """Return label -> name of its column."""
+    """Return a dict from label to the name of its column."""
     columns: dict[str, str] = {}
     for head in heads:
         label, _ = known_finding(head, LABELS)
@@ -220,7 +220,7 @@ def _label_columns(
 
 PUBLISHED = {"train images": 15000, "test images": 3000}
 READERS_EACH = 3
-"""Number of readers of an image in train."""
+"""Number of readers of each image in "train"."""
 SUFFIXES = [".dicom", ".dcm"]
 
 
@@ -284,7 +284,7 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
 
 
 def image_label_features() -> Features:
-    """Return the features of the config ``image_labels``: a row per image and reader; no reader means the consensus."""
+    """Return the features of the config ``image_labels``: a row per image and reader; reader None is the consensus."""
     from datasets import ClassLabel, Features, List, Value
 
     labels = List(ClassLabel(names=list(LABELS)))
@@ -308,14 +308,14 @@ def _check_splits(tables: dict[str, dict[str, ImageRows]], faults: Faults) -> No
 
 
 class _SplitRecords:
-    """Maker of the records of one split, which counts their oddities."""
+    """Maker of the records of a split, which counts contradictions and wrong numbers of readers."""
 
     def __init__(self, download: VindrTables, split: str, faults: Faults) -> None:
         self.download, self.split, self.faults = download, split, faults
         self._odd: Counter[tuple[str, str]] = Counter()
 
     def record(self, image_id: str, image: ImageRows, picture: PictureFile, header: Header) -> LocalizationRecord:
-        """Return the record of an image whose header has a size."""
+        """Return the record of an image whose header states its size."""
         assert header.rows is not None
         assert header.columns is not None
         size = header.rows, header.columns
@@ -351,7 +351,7 @@ class _SplitRecords:
         )
 
     def warnings(self) -> list[str]:
-        """Return warnings that count the oddities of the records made so far."""
+        """Return warnings that count contradictions in the records made so far."""
         return [f"split {self.split!r}: {count_text(n, noun)} {what}" for (noun, what), n in self._odd.items()]
 
     def _found(self, reader: str, image: ImageRows, boxes: dict[str, dict[str, list[Box]]]) -> set[str]:

@@ -215,14 +215,14 @@ def test_every_problem_of_ready_labels_is_told(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"study": str(n), "patient": "p", "labels": c} for n, c in enumerate(cells)]
     with pytest.raises(BuildError) as caught:
         read_suggestions(written(tmp_path / "t.jsonl", rows), READY)
-    blank = 'must name labels, or "None" for a study without any'
+    blank = 'must name labels, or "None" for a study without labels'
     one_of = "must be one of the twelve labels"
     assert caught.value.problems == [
         Problem("t.jsonl", 1, "labels", blank, "a blank"),
         Problem("t.jsonl", 2, "labels", blank, "a blank"),
         Problem("t.jsonl", 3, "labels", one_of, "'Cardiomegally' (nearest: 'Cardiomegaly')"),
         Problem("t.jsonl", 4, "labels", "must name each label once", "COPD again"),
-        Problem("t.jsonl", 5, "labels", 'must not have "None" beside a label', "None, COPD"),
+        Problem("t.jsonl", 5, "labels", 'must not contain both "None" and a label', "None, COPD"),
         Problem("t.jsonl", 6, "labels", blank, "a blank"),
         Problem("t.jsonl", 7, "labels", one_of, "'3'"),
         Problem("t.jsonl", 8, "labels", one_of, "'Lung nodule, COPD' (nearest: 'Lung nodule')"),

@@ -75,7 +75,7 @@ DEGENERATE = {
     ),
     "unknown label": (HEAD + "s1,ann,disagree,,Kyphosis\n", "`labels` must be one of the twelve .*, got 'Kyphosis'"),
     "label twice": (HEAD + "s1,ann,disagree,,COPD; copd\n", "`labels` must name each label once, got COPD again"),
-    "none beside a label": (HEAD + "s1,ann,disagree,,None; COPD\n", 'must not have "None" beside a label'),
+    "none beside a label": (HEAD + "s1,ann,disagree,,None; COPD\n", 'must not contain both "None" and a label'),
     "agreed to others": (
         HEAD + "s1,ann,agree all,,COPD\n",
         "must be blank or the suggested labels if the answer is agree_all",

@@ -132,7 +132,7 @@ def test_reading_ends_after_many_problems(monkeypatch):
         problems = DownloadProblems([problem])
         add(problems)
         problems += []
-        with pytest.raises(BuildError, match=r"3 problems:(.|\n)*nothing is read after 2 problems"):
+        with pytest.raises(BuildError, match=r"3 problems:(.|\n)*reading stops after 2 problems"):
             add(problems)
     problems = DownloadProblems()
     with pytest.raises(BuildError, match="3 problems"):

@@ -109,8 +109,8 @@ def test_table_equals_the_json_cut_to_whole_pixels(tmp_path: Path) -> None:
     name = "MS_CXR_Local_Alignment_v1.1.0"
     phrase = "Pneumonia, 'right lower lobe pneumonia', "
     assert [str(problem) for problem in caught.value.problems] == [
-        f"{name}.csv:{ID}: `box` must be in {name}.json too, got {phrase}[100, 200, 300, 400]",
-        f"{name}.json:{ID}: `box` must be in {name}.csv too, got {phrase}[101, 200, 300, 400]",
+        f"{name}.csv:{ID}: `box` must also be in {name}.json, got {phrase}[100, 200, 300, 400]",
+        f"{name}.json:{ID}: `box` must also be in {name}.csv, got {phrase}[101, 200, 300, 400]",
     ]
 
 

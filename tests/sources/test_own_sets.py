@@ -159,9 +159,13 @@ def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
 @pytest.mark.parametrize(
     ("change", "more", "problem"),
     [
-        ("1.2.1,A", "", "labels.csv:3: `reader` must occur once for a study, got 'A' again for '1.2.1'"),
-        ("1.2.1,", "", "labels.csv:3: `reader` must not be blank, as it gives the reader"),
-        ("1.2.1,a", "", "labels.csv:3: `reader` must spell each reader in one way, got 'a', and 'A' before"),
+        ("1.2.1,A", "", "labels.csv:3: `reader` must be unique among the rows of a study, got 'A' again for '1.2.1'"),
+        ("1.2.1,", "", "labels.csv:3: `reader` must not be blank, because it states the reader"),
+        (
+            "1.2.1,a",
+            "",
+            ("labels.csv:3: `reader` must be spelt the same in all rows of a reader, got 'a', and 'A' before"),
+        ),
         ("1.2.1,B", "agreement: {column: labels}", "`agreement` must be left out if the mapping names a column"),
         ("1.2.1,B", "split: {column: reader}", "labels.csv:3: `split` must be the same in every row of '1.2.1', got B"),
     ],
@@ -214,7 +218,7 @@ def test_studies_may_be_pictures(tmp_path, matches, rows):
 PICTURE_FAULTS = {
     ("matches: file", "matches: PatientID"): "`study_key.matches` must be file or folder: pictures have no header",
     ("pictures: true", "pictures: true\ndemographics: {sex: {from: header}}"): "`demographics.sex` must name a column",
-    ("pictures: true\n", ""): "must be DICOM radiographs, or PNG and JPEG files if the mapping says `pictures: true`",
+    ("pictures: true\n", ""): "must be DICOM radiographs or, if the mapping says `pictures: true`, PNG and JPEG files",
 }
 
 

@@ -84,7 +84,8 @@ def test_sentences_keep_everything_that_the_source_says(tmp_path: Path) -> None:
     (record,) = source_data.splits["validation"]
     assert (record.annotations, record.labels) == ((), [])
     assert source_data.warnings[-1] == (
-        "1 boxed sentences have no label that is a finding; they are in `sentences` only (chronic changes 1)"
+        "1 sentences with boxes have no label that is a finding; only the config `sentences` has them "
+        "(chronic changes 1)"
     )
 
 
@@ -102,7 +103,7 @@ def test_labels_are_grouped_and_a_finding_may_lack_a_box(tmp_path: Path) -> None
     assert record.missing == ("Scoliosis",)
     assert record.asked("present") == ["Atelectasis", "Pleural effusion", "Pneumothorax"]
     assert source_data.warnings[-1] == (
-        "1 boxed sentences have labels of several findings; each of these gets all their boxes"
+        "1 sentences with boxes have labels of several findings; each of these findings gets all boxes of the sentence"
     )
 
 
@@ -111,7 +112,7 @@ def test_without_the_master_table_all_is_test(tmp_path: Path) -> None:
     (record,) = source_data.splits["test"]
     assert record.patient_id == STUDY
     alone = "the source does not identify patients: every image counts as a separate patient, also in a holdout"
-    assert f"master_table.csv is missing: all studies are of the split 'test', and {alone}" in source_data.warnings
+    assert f"master_table.csv is missing: all studies are in the split 'test', and {alone}" in source_data.warnings
 
 
 def test_the_master_table_may_be_zipped(tmp_path: Path) -> None:
@@ -133,7 +134,13 @@ def test_pictures_in_an_archive_are_read_but_not_in_parts_of_one(tmp_path: Path)
     assert (record.size, record.picture.member) == ((60, 40), f"PadChest_GR/{IMAGE}.png")
     assert record.picture.source_path == f"Padchest_GR_files/PadChest_GR.zip!PadChest_GR/{IMAGE}.png"
     (folder / "PadChest_GR.zip").rename(folder / "PadChest_GR.zip.001")
-    with pytest.raises(ValueError, match=r"got parts of one below .*; join the parts first: cat PadChest_GR.zip"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"got only parts of an archive below .*; join the parts first: cat "
+            r"PadChest_GR.zip"
+        ),
+    ):
         padchest_gr.read(tmp_path)
 
 
@@ -181,7 +188,7 @@ def test_what_can_be_wrong_with_a_sentence(tmp_path: Path, changes: dict[str, An
         ({}, f"StudyID,ImageID,PatientID,split\n{STUDY},{IMAGE}.png,77,tset\n",
          "`split` must be one of train, validation, test, got 'tset'"),
         ({}, f"StudyID,ImageID,PatientID,split\n{STUDY},{IMAGE}.png,77,test\n{STUDY},{IMAGE}.png,78,test\n",
-         f"`StudyID` must be one image, patient and split per study, got {IMAGE}.png, 78, test"),
+         f"`StudyID` must be the same for all rows of a study (image, patient and split), got {IMAGE}.png, 78, test"),
     ],
 )  # fmt: skip
 def test_what_can_be_wrong_with_an_entry(
@@ -199,8 +206,8 @@ def test_studies_and_images_are_unique(tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
         padchest_gr.read(tmp_path)
     assert [str(p).split(": ", 1)[1] for p in caught.value.problems] == [
-        f"`StudyID` must be unique, also entry 1, got '{STUDY}'",
-        f"`ImageID` must be unique, also entry 1, got '{IMAGE}'",
+        f"`StudyID` must be unique, but entry 1 also has it, got '{STUDY}'",
+        f"`ImageID` must be unique, but entry 1 also has it, got '{IMAGE}'",
     ]
 
 

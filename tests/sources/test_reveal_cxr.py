@@ -104,7 +104,7 @@ def test_files_other_than_radiographs_are_set_aside_with_a_reason(reveal_downloa
     warnings = read(reveal_download, id_key=KEY).warnings
     assert "1 file set aside: a secondary capture (SOP class)" in warnings
     (warning,) = (
-        text for text in warnings if text.startswith("maker and model are published as the headers have them")
+        text for text in warnings if text.startswith("manufacturer and model are published as in the headers")
     )
     assert "Carestream Health" in warning
 
@@ -117,13 +117,15 @@ def test_secondary_captures_are_taken_if_asked(tmp_path):
 
     with pytest.raises(BuildError, match=r"must match one study by StudyInstanceUID, got '1\.2\.1', which") as refused:
         read(tmp_path, id_key=KEY)
-    way_on = "--include-secondary (`include_secondary=True`) accepts those with modality CR or DX"
+    way_on = "--include-secondary (`include_secondary=True`) accepts secondary captures with modality CR or DX"
     assert way_on in refused.value.warnings
     assert way_on in inspect(tmp_path).warnings
     source_data = read(tmp_path, id_key=KEY, include_secondary=True)
     assert [len(record.images) for record in source_data.splits["test"]] == [1, 2, 1]
     assert dict(source_data.set_aside) == {"a/5.dcm": "modality OT, not CR or DX"}
-    warning = "1 secondary captures are taken as radiographs: before publishing, check that none shows a patient's name"
+    warning = (
+        "1 secondary captures are accepted as radiographs; before publishing, check that none shows a patient's name"
+    )
     assert warning in source_data.warnings
     assert inspect(tmp_path, include_secondary=True).counts["images"] == 4
 
@@ -259,7 +261,7 @@ def test_inspect_counts_and_suggests(reveal_download, tmp_path):
 def test_a_saved_suggestion_reads_the_same(reveal_download, tmp_path):
     shutil.copytree(reveal_download, tmp_path / "copy")
     (tmp_path / "copy" / "mapping.yaml").unlink()
-    with pytest.raises(ValueError, match=r"`mapping` must say what the columns of the table mean") as error:
+    with pytest.raises(ValueError, match=r"`mapping` must explain the columns of the table") as error:
         read(tmp_path / "copy", id_key=KEY)
     saved = tmp_path / "own.yaml"
     saved.write_text(str(error.value).split("correct it:\n")[1], encoding="utf-8")
@@ -277,7 +279,7 @@ def test_a_guess_leaves_open_what_it_cannot_tell(tmp_path):
     table = "uid,wide1,sex,agreement\n1.2.1,x,Femme,yes\n1.2.2,y,Homme,no\n1.2.3,z,,no\n"
     write_tree(tmp_path, table=table, mapping=None)
     (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
-    assert "# No column of labels was found" in text
+    assert "# No column with labels was recognised" in text
     assert "Femme: ???" in text
     own = tmp_path / "mapping.yaml"
     own.write_text(text.split("correct it:\n")[1], encoding="utf-8")
@@ -312,7 +314,13 @@ def test_table_of_labels_is_guessed_before_table_of_boxes(tmp_path):
 
 def test_no_table_that_fits(tmp_path):
     write_tree(tmp_path, table="id,labels\n7,COPD\n", mapping=None)
-    with pytest.raises(ValueError, match=r"any of the 3 studies: none of table\.csv\. A column must hold one of Study"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"any of the 3 studies: none of table\.csv\. A column must contain one of "
+            r"Study"
+        ),
+    ):
         read(tmp_path, id_key=KEY)
 
 

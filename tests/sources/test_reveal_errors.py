@@ -9,9 +9,9 @@ from tests.sources.reveal_trees import KEY, MAPPING, TABLE, write_film, write_tr
 TABLES = [
     ("COPD", "COPDs", r"table.csv:2: `labels` must be one of the twelve labels, got 'COPDs' \(nearest: 'COPD'\)"),
     ("None", "Pneumnothorax", r"table.csv:3: .* got 'Pneumnothorax' \(nearest: 'Pneumothorax'\)"),
-    ("None", "", r'table.csv:3: `labels` must name labels, or "None" for a study without any, got a blank'),
+    ("None", "", r'table.csv:3: `labels` must name labels, or "None" for a study without labels, got a blank'),
     ("; COPD", ";; COPD", r"table.csv:2: `labels` must name labels.* got a blank"),
-    ("COPD", "None", r'table.csv:2: `labels` must not have "None" beside a label'),
+    ("COPD", "None", r'table.csv:2: `labels` must not contain both "None" and a label'),
     ("COPD", "airspace_opacity", r"table.csv:2: `labels` must name each label once, got Airspace opacity again"),
     (
         "1.2.3,",
@@ -22,7 +22,7 @@ TABLES = [
     (
         "1.2.3,",
         "1.2.1,",
-        r"table.csv:4: `study` must occur in one row only, .*, got '1.2.1' again, first in row 2",
+        r"table.csv:4: `study` must be unique unless .*, got '1.2.1' again, first in row 2",
     ),
     ("1.2.3,", ",", r"table.csv:4: `study` must name the study, got a blank cell"),
     ("1.2.3,lung_nodule,3 of 3,\n", "", r"c/4.dicom: `study` must have a row in table.csv"),
@@ -107,7 +107,7 @@ MAPPINGS = [
     (
         "table: table.csv",
         "table: table.csv\nids: {study: study, patient: agree}",
-        r"`study` must be a public id, not a UID",
+        r"`study` must be a public id, not a DICOM UID",
     ),
     (
         "table: table.csv",
@@ -169,7 +169,7 @@ FILES = [
     ),
     (
         lambda root: [path.unlink() for path in root.rglob("*") if path.parent.name in "abc"],
-        r"`images` must be DICOM radiographs, or PNG and JPEG files",
+        r"`images` must be DICOM radiographs or, if the mapping says .*, PNG and JPEG files",
     ),
 ]
 
@@ -220,17 +220,23 @@ def test_nothing_left_is_an_error_even_then(tmp_path):
 
 def test_without_mapping_or_key(tmp_path):
     write_tree(tmp_path, mapping=None)
-    with pytest.raises(ValueError, match="`mapping` must say what the columns of the table mean, got none") as error:
+    with pytest.raises(ValueError, match="`mapping` must explain the columns of the table, got none") as error:
         read(tmp_path, id_key=KEY)
     assert "table: table.csv" in str(error.value)
     (tmp_path / "mapping.yaml").write_text(MAPPING, encoding="utf-8")
-    with pytest.raises(ValueError, match="`id_key` must be given, a secret to make ids with, or the mapping must name"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"`id_key` must be given .a secret from which ids are made. unless the mapping "
+            r"names"
+        ),
+    ):
         read(tmp_path)
 
 
 def test_folder_without_radiographs_is_not_a_download(tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="`root` must hold DICOM radiographs and a table of labels, got "):
+    with pytest.raises(ValueError, match="`root` must contain DICOM radiographs and a table of labels, got "):
         inspect(tmp_path)
     for function in (inspect, read):
         with pytest.raises(ValueError, match="`root` must be a folder with DICOM radiographs"):

@@ -29,7 +29,7 @@ def test_a_table_beside_its_mapping_takes_a_part_of_the_images(subset, reveal_do
     source_data = read(images, mapping=folder / "mapping.yaml", id_key=KEY)
     whole = read(reveal_download, id_key=KEY)
     assert [r.labels for r in source_data.splits["test"]] == [r.labels for r in whole.splits["test"]][:5]
-    assert f"{N - 5} studies have no row and are left out, as the mapping says" in source_data.warnings
+    assert f"{N - 5} studies have no row and are left out (`other_studies` in the mapping)" in source_data.warnings
 
 
 def test_studies_without_a_row_are_a_problem_unless_the_mapping_leaves_them_out(subset):

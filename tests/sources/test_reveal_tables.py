@@ -88,8 +88,8 @@ labels:
     with pytest.raises(BuildError, match=r"2 problems") as error:
         read(tmp_path, id_key=KEY)
     assert [str(problem) for problem in error.value.problems] == [
-        "table.csv:4: `opac` must be 1 or 0, yes or no, or in the mapping's `cells`, got '-1'",
-        "table.csv:4: `ptx` must be 1 or 0, yes or no, or in the mapping's `cells`, got a blank cell",
+        "table.csv:4: `opac` must be 1 or 0, yes or no, or a text in the mapping's `cells`, got '-1'",
+        "table.csv:4: `ptx` must be 1 or 0, yes or no, or a text in the mapping's `cells`, got a blank cell",
     ]
     (tmp_path / "mapping.yaml").write_text(mapping + '  cells: {"-1": present, "": absent}\n', encoding="utf-8")
     assert [labels for labels, *_ in facts(tmp_path)] == [
@@ -133,7 +133,8 @@ def test_two_rows_must_not_mean_one_study(tmp_path):
     table = TABLE.replace("1.2.1,", "1,").replace("1.2.2,", "2,").replace("1.2.3,", "3,")
     write_tree(tmp_path, table=table, mapping=MAPPING.replace("StudyInstanceUID", "file"))
     with pytest.raises(
-        BuildError, match=r"table.csv:4: `study` must match a study of its own, got '3', the study of row 3"
+        BuildError,
+        match=r"table.csv:4: `study` must match a study that no earlier row matches, got '3', the study of row 3",
     ):
         read(tmp_path, id_key=KEY)
 
@@ -232,7 +233,7 @@ def test_agreement_and_the_number_of_readers(tmp_path, n, agreement, expected):
 
 @pytest.mark.parametrize(
     ("n", "message"),
-    [("2", "`n` must be 3, as the agreement is three_of_three, got '2'"), ("4", "`n` must be the number")],
+    [("2", "`n` must be 3, because the agreement is three_of_three, got '2'"), ("4", "`n` must be the number")],
 )
 def test_agreement_that_contradicts(tmp_path, n, message):
     write_tree(
@@ -290,7 +291,7 @@ def test_public_ids_need_no_secret(tmp_path):
     assert [image.image_id for image in records[1].images] == ["S2_image1", "S2_image2"]
     (tmp_path / "table.csv").write_text(table.replace("S2", "S1"), encoding="utf-8")
     with pytest.raises(
-        BuildError, match=r"table.csv:3: `study_id` must belong to one study only, got 'S1' again, first in row 2"
+        BuildError, match=r"table.csv:3: `study_id` must belong to only one study, got 'S1' again, first in row 2"
     ):
         read(tmp_path)
 
@@ -313,7 +314,7 @@ def test_patients_of_the_table(tmp_path):
         write_film(tmp_path / path, study, number, PatientID=None)
     alone = read(tmp_path, id_key=KEY)
     assert len({record.patient_id for record in alone.splits["test"]}) == 3
-    assert "3 studies name no patient: each counts as a separate patient" in alone.warnings
+    assert "3 studies have no patient id, so each counts as a separate patient" in alone.warnings
     (tmp_path / "mapping.yaml").write_text(MAPPING + "patient_key: {column: who}\n", encoding="utf-8")
     patients = [record.patient_id for record in read(tmp_path, id_key=KEY).splits["test"]]
     assert patients[0] == patients[1] != patients[2]

@@ -231,7 +231,7 @@ def test_a_subject_is_checked(copy: Path) -> None:
         copy / "tasks.csv", lambda rows: [row.update(subject_id="") for row in rows] and rows[0].update(subject_id="p7")
     )
     (problem,) = refused(copy)
-    assert "`subject_id` must be the study's patient, got 7, the tree says 1" in problem
+    assert "`subject_id` must be the study's patient, got 7, but the tree says 1" in problem
 
 
 def test_a_box_needs_no_image_where_there_is_one(copy: Path) -> None:
@@ -254,7 +254,7 @@ def test_ratings_follow_a_task_that_is_left_out(copy: Path) -> None:
     change(copy / "tasks.csv", lambda rows: rows[0].update(category="?"))
     n_ratings = sum(row["task_id"] == "task-001" for row in table(copy / "ratings.csv"))
     source_data = rexecution.read(copy, keep_going=True)
-    assert f"{n_ratings} ratings are left out with their tasks" in source_data.warnings
+    assert f"{n_ratings} ratings are left out together with their tasks" in source_data.warnings
     assert "task-001" not in {row["task_id"] for row in source_data.extras[0].rows}
 
 
@@ -289,7 +289,7 @@ def test_two_task_files_are_one_too_many(copy: Path) -> None:
 
 def test_a_folder_without_tasks(tmp_path: Path) -> None:
     for function in (rexecution.inspect, rexecution.read):
-        with pytest.raises(ValueError, match=r"`root` must hold a task file, tasks.csv or tasks.tsv or "):
+        with pytest.raises(ValueError, match=r"`root` must contain a task file, tasks.csv or tasks.tsv or "):
             function(tmp_path)
 
 
@@ -304,6 +304,6 @@ def test_the_least_that_a_task_needs(twin: Path, tmp_path: Path) -> None:
     assert (task.reference_answer, task.reference_boxes, task.temporal, len(task.images)) == (None, (), False, 1)
     assert not any(task.tags.values())
     assert (
-        "1 tasks of measurement_temporal have no prior study: they ask for a measurement, not a comparison"
+        "1 tasks of measurement_temporal have no prior study; they should ask for a measurement, not a comparison"
         in source_data.warnings
     )

@@ -103,7 +103,9 @@ def test_every_form_gives_the_same_rating(tmp_path: Path, suffix: str) -> None:
     assert [line.rating for line in ratings] == [
         Rating("t1", "m", "r", 4, 2, 5), Rating("t1", "m", "r2", 4, None, 5, 1),
     ]  # fmt: skip
-    assert warnings == [f"ratings{suffix}: without the columns image_content, image_style, these scores are null"]
+    assert warnings == [
+        (f"ratings{suffix}: the columns image_content, image_style are missing, so these scores are null")
+    ]
 
 
 def test_json_may_give_lists_and_booleans(tmp_path: Path) -> None:
@@ -143,15 +145,15 @@ def test_spellings_of_categories(tmp_path: Path, text: str, category: str) -> No
 BOX = {"label": "a", "bbox_xywh": [0, 0, 1, 1]}
 BROKEN_CELLS = [
     ({"task_id": ""}, "`task_id` must not be blank, got nothing"),
-    ({"task_id": "a\nb"}, "`task_id` must be one line, got 'a\\nb'"),
+    ({"task_id": "a\nb"}, "`task_id` must not contain line breaks, got 'a\\nb'"),
     ({"study_id": "5.04E+07"}, "`study_id` must be digits, with or without \"s\" before them, got '5.04E+07'"),
     ({"study_id": "p50414267"}, "`study_id` must be digits"),
-    ({"prior_study_id": "50414267"}, "`prior_study_id` must be another study than `study_id`, got 50414267"),
-    ({"temporal": "Yes"}, "`prior_study_id` must name a study where `temporal` is Yes, got nothing"),
-    ({"temporal": "No", "prior_study_id": "1"}, "`temporal` must be Yes, or blank, where there is a prior study"),
+    ({"prior_study_id": "50414267"}, "`prior_study_id` must differ from `study_id`, got 50414267"),
+    ({"temporal": "Yes"}, "`prior_study_id` must name a study if `temporal` is Yes, got nothing"),
+    ({"temporal": "No", "prior_study_id": "1"}, "`temporal` must be Yes or blank if there is a prior study"),
     ({"temporal": "perhaps"}, "`temporal` must be Yes or No, got 'perhaps'"),
     ({"prompt": " "}, "`prompt` must not be blank, got nothing"),
-    ({"prompt": "a\x00b"}, "`prompt` must hold no control characters, got 'a\\x00b'"),
+    ({"prompt": "a\x00b"}, "`prompt` must not contain control characters, got 'a\\x00b'"),
     ({"category": "diagnosis_suport"}, "got 'diagnosis_suport' (nearest: 'diagnosis_support')"),
     ({"category": ""}, "`category` must not be blank"),
     ({"tag_laterality": "None \u2013 Left"}, '`tag_laterality` "None" must be alone'),
@@ -185,11 +187,11 @@ BROKEN_RATINGS = [
     ({"process": "0"}, "`process` must be a whole number from 1 to 5, got '0'"),
     ({"language": "good"}, "`language` must be a whole number from 1 to 5, got 'good'"),
     ({"content": 3}, "`content` must be the smallest of process, execution and synthesis (2), got 3"),
-    ({"content": 2, "synthesis": ""}, "(blank, for one of them is), got 2"),
+    ({"content": 2, "synthesis": ""}, "(blank, because one of them is blank), got 2"),
     ({"model": ""}, "`model` must not be blank"),
     ({"reader": ""}, "`reader` must not be blank"),
     ({"task_id": "t0", "reader": "r"}, "`task_id, model, reader` must be unique, got t0, m, r, also line 2"),
-    ({"model": "M"}, "`model` must be written in one way throughout, got 'M' beside 'm'"),
+    ({"model": "M"}, "`model` must be spelt the same in all rows, got 'M' beside 'm'"),
 ]
 
 
@@ -246,7 +248,7 @@ def test_unknown_columns_are_reported_with_the_nearest(tmp_path: Path) -> None:
     assert (task.risk_flag, problems) == (None, [])
     assert "tasks.csv: the column 'Risk flagg' (nearest: 'risk_flag') is unknown and is ignored" in warnings
     assert "tasks.csv: the column '' is unknown and is ignored" in warnings
-    assert "tasks.csv: the column requires_boxes is missing: no task asks for boxes" in warnings
+    assert "tasks.csv: the column requires_boxes is missing, so no task asks for boxes" in warnings
 
 
 def test_totals_are_compared_and_not_stored(tmp_path: Path) -> None:
@@ -259,8 +261,10 @@ def test_totals_are_compared_and_not_stored(tmp_path: Path) -> None:
     _, problems, warnings = tasks_of(write(tmp_path / "tasks.json", rows))
     assert problems == []
     assert warnings == [
-        "tasks.json: `total` is not the sum of the four scores in 2 of 3 rows, first line 2: 13 beside 5, 3, 4, 5 (it "
-        "is not stored; the source does not say how it is formed)"
+        (
+            "tasks.json: `total` is not the sum of the four scores in 2 of 3 rows, first line 2: 13 beside "
+            "5, 3, 4, 5 (totals are not stored; ReXecution does not define them)"
+        )
     ]
 
 
@@ -268,7 +272,7 @@ def test_ratings_without_a_score_are_kept_with_a_warning(tmp_path: Path) -> None
     row = {"task_id": "t1", "model": "m", "reader": "r", "process": None, "language": None}
     ratings, problems, warnings = ratings_of(write(tmp_path / "ratings.csv", [row]))
     assert ([line.rating for line in ratings], problems) == ([Rating("t1", "m", "r")], [])
-    assert "ratings.csv: 1 ratings have no score at all (kept)" in warnings
+    assert "ratings.csv: 1 ratings have no score at all and are kept" in warnings
 
 
 def test_a_workbook_with_several_sheets_is_refused(tmp_path: Path) -> None:
@@ -279,7 +283,7 @@ def test_a_workbook_with_several_sheets_is_refused(tmp_path: Path) -> None:
     book.save(path)
     tasks, problems, _ = tasks_of(path)
     assert tasks == []
-    assert problems[0] == "tasks.xlsx: `sheet` must be the only one of its workbook, got Sheet, more"
+    assert problems[0] == "tasks.xlsx: `sheet` must be the only sheet of its workbook, got Sheet, more"
 
 
 def test_a_broken_line_of_many_is_named(tmp_path: Path) -> None:

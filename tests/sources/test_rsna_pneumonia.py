@@ -61,7 +61,7 @@ def test_the_mapping_tells_patients(tmp_path: Path) -> None:
     assert source_data.extras == []
     assert source_data.warnings[-3:] == [
         "stage_2_detailed_class_info.csv is missing: no config 'classes'",
-        "pneumonia-challenge-dataset-mappings_2018.json: 1 image without an entry, each counts as a separate patient",
+        "pneumonia-challenge-dataset-mappings_2018.json: 1 image without an entry; each counts as a separate patient",
         "3 images have no picture here: no hash to verify a copy against, no view from a header",
     ]
     (tmp_path / "pneumonia-challenge-dataset-mappings_2018.json").write_text('[{"img_id": 3}]', encoding="utf-8")
@@ -77,8 +77,8 @@ LABELS, INFO = "stage_2_train_labels.csv", "stage_2_detailed_class_info.csv"
     [
         ("aa,1,1,2,2,2\n", "", f"{LABELS}:2: `Target` must be 0 or 1, got '2'"),
         ("aa,1,1,2,2,1\naa,,,,,0\n", "", f"{LABELS}:3: `Target` must be the same as in line 2, got 0"),
-        ("aa,,,,,0\naa,,,,,0\n", "", f"{LABELS}:3: `patientId` must have one row where Target is 0, got aa"),
-        ("aa,1,1,2,2,0\n", "", f"{LABELS}:2: `x, y, width, height` must be blank where Target is 0, got 1, 1, 2, 2"),
+        ("aa,,,,,0\naa,,,,,0\n", "", f"{LABELS}:3: `patientId` must have only one row if Target is 0, got aa"),
+        ("aa,1,1,2,2,0\n", "", f"{LABELS}:2: `x, y, width, height` must be blank if Target is 0, got 1, 1, 2, 2"),
         ("aa,,,,,1\n", "", f"{LABELS}:2: `x, y, width, height` must be four finite numbers, got '', '', '', ''"),
         ("aa,1000,1,30,2,1\n", "",
          f"{LABELS}:2: `x, y, width, height` must be in the image of 1024 x 1024 pixels, got 1000, 1, 30, 2"),
@@ -86,9 +86,11 @@ LABELS, INFO = "stage_2_train_labels.csv", "stage_2_detailed_class_info.csv"
          "'Lung Opacity', got 'normal'"),
         ("aa,,,,,0\n", "zz,Normal\n", f"{INFO}:2: `patientId` must be in the table of labels, got 'zz'"),
         ("aa,,,,,0\n", "aa,Normal\naa,No Lung Opacity / Not Normal\n",
-         f"{INFO}:3: `class` must be one per image, 'Normal', got 'No Lung Opacity / Not Normal'"),
+         (f"{INFO}:3: `class` must be the same in all rows of an image, here 'Normal', got 'No Lung "
+"Opacity / Not Normal'")),
         ("aa,,,,,0\n", "aa,Lung Opacity\n",
-         f"{INFO}:2: `class` must be 'Lung Opacity' where there are boxes, got 'Lung Opacity' and 0 boxes"),
+         (f"{INFO}:2: `class` must be 'Lung Opacity' if and only if the image has boxes, got 'Lung "
+"Opacity' and 0 boxes")),
     ],
 )  # fmt: skip
 def test_what_can_be_wrong(tmp_path: Path, rows: str, classes: str, problem: str) -> None:

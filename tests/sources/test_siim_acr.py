@@ -51,15 +51,15 @@ def test_gaps_are_counted_from_the_end_of_the_last_run(text: str, pixels: list[t
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must be -1 or pairs of a gap and a length, got ''"),
-        ("5", "must be -1 or pairs of a gap and a length, got '5'"),
-        ("5 1 2", "must be -1 or pairs of a gap and a length, got '5 1 2'"),
-        ("-1 3", "must be -1 or pairs of a gap and a length, got '-1 3'"),
-        ("1.0 3", "must be -1 or pairs of a gap and a length, got '1.0 3'"),
-        ("٣ 3", "must be -1 or pairs of a gap and a length, got '٣ 3'"),  # digits of another script
+        ("", "must be -1 or pairs of gap and length, got ''"),
+        ("5", "must be -1 or pairs of gap and length, got '5'"),
+        ("5 1 2", "must be -1 or pairs of gap and length, got '5 1 2'"),
+        ("-1 3", "must be -1 or pairs of gap and length, got '-1 3'"),
+        ("1.0 3", "must be -1 or pairs of gap and length, got '1.0 3'"),
+        ("٣ 3", "must be -1 or pairs of gap and length, got '٣ 3'"),  # digits of another script
         ("5 0", "must have lengths above 0, got 0"),
         ("5 12", "must end within 4 x 4 = 16 pixels, got 17"),
-        ("5 99999999999999999999", "must be numbers of at most 16, got 99999999999999999999"),
+        ("5 99999999999999999999", "must only contain numbers up to 16, got 99999999999999999999"),
     ],
 )
 def test_malformed_runs_are_refused(text: str, message: str) -> None:
@@ -94,12 +94,12 @@ def test_rows_of_an_image_are_united(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ("a,1 2 3\n", "2: `EncodedPixels` must be -1 or pairs of a gap and a length, got '1 2 3'"),
+        ("a,1 2 3\n", "2: `EncodedPixels` must be -1 or pairs of gap and length, got '1 2 3'"),
         (f"a,0 {WHOLE + 1}\n", f"2: `EncodedPixels` must end within 1024 x 1024 = {WHOLE} pixels, got {WHOLE + 1}"),
         ("a,-1\na,1 2\n",
-         "3: `EncodedPixels` must be the only row of an image without a pneumothorax, got 2 rows of a"),
+         "3: `EncodedPixels` must not be -1 if the image has several rows, got 2 rows of a"),
         ("a,1 2\na, -1\n",
-         "3: `EncodedPixels` must be the only row of an image without a pneumothorax, got 2 rows of a"),
+         "3: `EncodedPixels` must not be -1 if the image has several rows, got 2 rows of a"),
     ],
 )  # fmt: skip
 def test_what_can_be_wrong_with_a_row(tmp_path: Path, rows: str, problem: str) -> None:
@@ -133,7 +133,7 @@ def test_images_of_one_patient_id_share_the_first_one_s_name(tmp_path: Path) -> 
     records = source_data.splits["train"]
     # the same where pixels are withheld
     assert siim_acr.read(tmp_path, pixels="withhold") == source_data
-    assert "1 image without a patient: each counts as a separate patient" in source_data.warnings
+    assert "1 image without a patient id; each counts as a separate patient" in source_data.warnings
     assert [record.patient_id for record in records] == ["a", "b", "a", "d"]
     assert {record.view for record in records} == {"PA"}
     assert records[0].picture.source_path == "dicom-images-train/a/a/a.dcm"
