@@ -1,4 +1,4 @@
 """Dataset folders.
 
-Build them from records, validate, describe and compare them, attach pictures, publish to the Hub.
+They are built from records, validated, described, compared, completed with pictures, and published to the Hub.
 """

@@ -1,13 +1,13 @@
-"""Pixels for a dataset that was published without them, from the user's own copy of the source.
+"""Adding of pictures, from the user's own copy of the source, to a dataset that was published without pixels.
 
 A file is found by its name (an image id is the end of its path, as in ``patient1_study1_view1_frontal``) or, if names
-do not help, by the sha256 of its bytes, which the dataset states. It counts as the right file if its bytes have the
-`source_sha256` of the row, or if the pixels made from it have the row's `pixel_sha256`. JPEG and 8-bit PNG are used
-unchanged; DICOM and 16-bit PNG go through the same pipeline as in the build.
+do not help, by the sha256 of its bytes, which the dataset states. A file is accepted if its bytes have the row's
+`source_sha256`, or if the pixels made from the file have the row's `pixel_sha256`. Pictures are made from files as in a
+build: JPEG and 8-bit PNG files are used without their metadata, DICOM and 16-bit PNG files are converted.
 
 Images of a holdout have no published hash, because anyone with the file could recognise the image. Images of a folder
-that was built without its pictures have none either. Both are matched only by name, and :attr:`AttachLog.unverified`
-lists them.
+that was built without pictures have no hash either. Images without a hash are matched only by name, and
+:attr:`AttachLog.unverified` lists them.
 
 An image is found among the files of a download by its name, or by the sha256 of its bytes.
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".dcm", ".dicom", ".dic", ""}
 PARTS = 4
-"""Largest number of last parts of a path that may make up an id."""
+"""Largest number of parts at the end of a path that may form an id."""
 HEAD_BYTES = 132
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedPicture:
-    """The picture of an image, as it is published."""
+    """The published version of an image's picture."""
 
     data: bytes = field(repr=False)
     name: str
@@ -76,7 +76,10 @@ class SourceFiles:
                 self._named.setdefault(name, []).append(file)
 
     def find(self, facts: Row) -> MatchedPicture | Problem:
-        """Return the picture of an image; `facts` has image_id, width, height and both hashes, which may be None."""
+        """Return the picture of an image, or the problem.
+
+        `facts` has image_id, width, height and the two hashes, which may be None.
+        """
         image_id, source = facts["image_id"], facts["source_sha256"]
         candidates = self._named.get(image_id.casefold(), [])
         faults = []
@@ -90,7 +93,7 @@ class SourceFiles:
             return _checked(same, facts)
         if faults:
             return faults[0]
-        rule = "must be in the download, by name" + (" or by its hash" if source is not None else "")
+        rule = "must be in the download, found by name" + (" or hash" if source is not None else "")
         return Problem(self.root.name, image_id, "image", rule, f"none of {len(self._files):,} files")
 
     def _by_hash(self) -> dict[str, PictureFile]:
@@ -105,7 +108,7 @@ class SourceFiles:
 
 
 def _checked(file: PictureFile, facts: Row) -> MatchedPicture | Problem:
-    """Return the file's picture if it is the right one, otherwise the reason why not."""
+    """Return the file's picture if its hashes and size match `facts`, otherwise the problem."""
     image_id, source, pixels = facts["image_id"], facts["source_sha256"], facts["pixel_sha256"]
     try:
         made = develop(_with_kind(file))
@@ -127,7 +130,7 @@ def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verifi
         return Problem(file.source_path, facts["image_id"], "size", rule, f"{width} x {height}")
     data = made.data or b""
     name = made.name
-    if not is_name_of(name, facts["image_id"]):  # the file's own name may name a patient
+    if not is_name_of(name, facts["image_id"]):  # the name of the file may contain a patient's name
         name = facts["image_id"] + (".png" if data.startswith(b"\x89PNG") else ".jpg")
     return MatchedPicture(data, name, made.size, made.pipeline, is_verified)
 
@@ -148,7 +151,7 @@ def _members(archive: Path, archive_name: str) -> Iterator[PictureFile]:
         with zipfile.ZipFile(archive) as opened:
             names = [entry.filename for entry in opened.infolist() if not entry.is_dir()]
     except (OSError, zipfile.BadZipFile):
-        return  # not an archive after all: the images expected in it are then reported as missing
+        return  # not a zip archive: images expected in it are reported as missing
     folder = PurePosixPath(archive_name).parent
     for name in names:
         member = PurePosixPath(name)
@@ -164,7 +167,7 @@ def _names(path: PurePosixPath) -> Iterator[str]:
 
 
 def _with_kind(file: PictureFile) -> PictureFile:
-    """Return the file with its kind, by its first bytes."""
+    """Return the file with its kind (DICOM, 16-bit PNG or other picture), recognised by its first bytes."""
     head = _head(file)
     if head[128:132] == b"DICM" or file.path.suffix.lower() in (".dcm", ".dicom", ".dic"):
         return replace(file, kind="dicom")
@@ -197,12 +200,12 @@ def _sha256(file: PictureFile) -> str:
 Progress = Callable[[str, int, int | None], None]
 BATCH_ROWS = 8
 GROUPS = {"images": "image_facts", "prior_images": "prior_image_facts"}
-"""Column of pictures -> column of facts about them."""
+"""Name of a column of pictures -> name of the column with facts about these pictures."""
 
 
 @dataclass
 class AttachLog:
-    """The outcome for the images: verified, unverified or left out.
+    """The outcome of :func:`attach_images`: images that were verified, not verified or left out.
 
     Attributes
     ----------
@@ -234,12 +237,12 @@ def attach_images(
     out : new dataset folder to write, with the pictures embedded; only for a dataset folder
     keep_going : leave out images that are missing or do not match, instead of failing
     progress : called with (what, images done, images in all)
-    log : gets the verified and the unverified images, and those left out
+    log : filled with the outcome for each image
 
     Returns
     -------
     The dataset with pictures: a Dataset if `dataset` is one; for a folder a DatasetDict of its main config, in which a
-    split with private references has only the pictures and what the manifest says. None if `out` is written.
+    split with private references contains only pictures and the values of its manifest. None if `out` is written.
 
     Raises
     ------
@@ -274,7 +277,7 @@ def attach_images(
 
 @dataclass
 class _Job:
-    """One run that finds, checks and embeds pictures, in threads: decoding and hashing release Python's global lock."""
+    """One run that finds, checks and embeds pictures in threads: decoding and hashing release Python's global lock."""
 
     files: SourceFiles
     keep_going: bool
@@ -282,12 +285,12 @@ class _Job:
     log: AttachLog
 
     def finish(self) -> None:
-        """Raise the problems of images unless they may be left out."""
+        """Raise the problems of images unless `keep_going`."""
         if self.log.problems and not self.keep_going:
             raise BuildError(self.log.problems)
 
     def dataset(self, rows: Dataset) -> Dataset:
-        """Return a Dataset with pictures."""
+        """Return the Dataset `rows` with pictures."""
         features = rows.features
         if not ("image" in features and "pixel_sha256" in features) and "image_facts" not in features:
             raise ArgumentError("dataset", "must have the columns of a main config", ", ".join(features))
@@ -298,7 +301,7 @@ class _Job:
         return made
 
     def folder_splits(self, folder: DatasetFolder) -> DatasetDict:
-        """Return every split of a folder's main config, with pictures."""
+        """Return all splits of a folder's main config, with pictures."""
         from datasets import DatasetDict
 
         features = folder.kind.table.features(folder.benchmark)
@@ -332,7 +335,7 @@ class _Job:
             if config != kind.table.side_config:
                 writer.add_table(config, split, side, _rows_of(folder, config, split))
                 continue
-            shards = writer.shards(config, split, side)  # masks are pictures: row by row
+            shards = writer.shards(config, split, side)  # masks are pictures, so their rows are read one by one
             for row in _rows_of(folder, config, split):
                 shards.add(row)
             writer.close_shards(config, split, shards, side)
@@ -352,7 +355,7 @@ class _Job:
                 yield split, self.attached(inputs, split, n_rows)
 
     def attached(self, rows: Iterator[Row], what: str, n_rows: int) -> Iterator[Row]:
-        """Yield rows with pictures, a few at a time."""
+        """Yield the rows with their pictures; only a few rows are in memory at a time."""
         done = 0
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for batch in _batches(rows):
@@ -419,7 +422,7 @@ def _rows_of(folder: DatasetFolder, config: str, split: str) -> Iterator[Row]:
 
 
 def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
-    """Yield (config, split, Features) of every table except main config, inputs, manifest and preview."""
+    """Yield (config, split, Features) of every table except the main config, inputs, manifests and previews."""
     import pyarrow.parquet as pq
     from datasets import Features
 
@@ -433,7 +436,7 @@ def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
 
 
 def _input_row(entry: Row, folder: DatasetFolder) -> Row:
-    """Return a row of the main config with only the values of its manifest."""
+    """Return a row of the main config that has only the values of a row of the manifest."""
     record = folder.kind.data.bare_record(entry, folder.benchmark.findings)
     n_pictures = len(folder.kind.data.pictures(record))
     row = folder.kind.table.blank(folder.kind.table.row(record, folder.benchmark, [None] * n_pictures))
@@ -443,7 +446,7 @@ def _input_row(entry: Row, folder: DatasetFolder) -> Row:
 
 
 def _on_disk(rows: Iterator[Row], features: Features) -> Dataset:
-    """Return a Dataset in the cache of `datasets`: pictures are too large to keep in memory."""
+    """Return a Dataset of `rows`, stored in the cache of `datasets` because pictures may exceed the memory."""
     import datasets
     from datasets.arrow_writer import ArrowWriter
 

@@ -1,16 +1,16 @@
-"""Similarity of two halves of a dataset, and choice of the random draw with the most similar halves.
+"""Balance between the released and the held-out half of a dataset, and choice of the best balanced random division.
 
 Conventions
 -----------
-A :class:`Column` has one text per row, "" if it is missing; missing values are a category of their own. A column whose
-texts are all numbers is a column of numbers. `is_holdout` is a bool array (n_rows,); differences are released minus
+A :class:`Column` has one text per row, "" for a missing value; missing values form a separate category. If all texts of
+a column are numbers, the column is numeric. `is_holdout` is a bool array (n_rows,); differences are released minus
 holdout. Undefined differences are NaN.
 
-Differences are standardized (Austin 2009, doi:10.1080/03610910902859574). For a category with proportions p and q the
-difference is (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2); for means, the variances over n - 1 replace p(1 - p) and
-q(1 - q). It is 0 if the halves are equal, and infinite if both are constant and differ. Each draw is judged by its
-largest absolute difference, and the first draw with the smallest one is chosen. Infinite differences count, undefined
-ones do not.
+Differences are standardized (Austin 2009, doi:10.1080/03610910902859574). For a category with proportions p and q in
+the halves, the difference is (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2). For means, the variances (with n - 1) replace
+p(1 - p) and q(1 - q). A difference is 0 if the halves are equal, and infinite if both halves are constant and differ.
+Each random division (draw) is judged by its largest absolute difference; the draw with the smallest value is chosen,
+the first in case of ties. Infinite differences count, undefined differences do not.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ CRITERION = "the largest absolute standardized difference over all columns of th
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One text per study, "" if it is missing."""
+    """A named column with one text per study, "" for a missing value."""
 
     name: str
     texts: tuple[str, ...]
 
     @property
     def numbers(self) -> FloatArray | None:
-        """The column's numbers, NaN where missing; None if a text is not a finite number, or all texts are missing."""
+        """The column as numbers, NaN for missing values; None if all are missing or a text is no finite number."""
         numbers = [NAN if not text else _number(text) for text in self.texts]
         if all(not text for text in self.texts) or any(number is None for number in numbers):
             return None
@@ -49,10 +49,10 @@ class Column:
     def categories(self) -> tuple[list[str | None], FloatArray]:
         """Return (categories, indicator).
 
-        The categories are in order, None (missing) last; the indicator (n_studies, n_categories) is 1
-        where the study has the category.
+        The categories are sorted, with None (missing) last; the indicator (n_studies, n_categories) is 1 for the
+        category of each study, else 0.
 
-        Numbers are written as their shortest text, so that 85 and 85.0 are the same.
+        Numbers are written in their shortest form, so that 85 and 85.0 are the same category.
         """
         numbers = self.numbers
         if numbers is None:
@@ -68,21 +68,21 @@ class Column:
 
 
 class Differences:
-    """The standardized differences by which a split is judged.
+    """Function that returns the standardized differences between the halves of a division.
 
-    A column of texts has a difference for every category. A column of numbers has one for the mean and one for missing
-    values, but none for single numbers, which differ by chance.
+    A column of texts has a difference for every category. A numeric column has a difference of means and a difference
+    in missing values, but none for individual numbers, which differ by chance.
 
     Raises
     ------
     ValueError
-        If columns are missing, or have different numbers of studies.
+        If there is no column, or columns have different lengths.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         lengths = {len(column.texts) for column in columns}
         if len(lengths) != 1:
-            raise ArgumentError("columns", "must be one or more of the same number of studies", sorted(lengths))
+            raise ArgumentError("columns", "must be one or more columns of the same length", sorted(lengths))
         self.members, self.numbers = np.zeros((*lengths, 0)), np.zeros((*lengths, 0))
         for column in columns:
             names, members = column.categories()
@@ -93,16 +93,16 @@ class Differences:
             self.members = np.column_stack([self.members, members])
 
     def __call__(self, is_holdout: BoolArray) -> FloatArray:
-        """Return the differences of one division, as a float array."""
+        """Return the differences for one division: first of means, then of proportions."""
         of_means = mean_differences(self.numbers, is_holdout)
         return np.concatenate([of_means, proportion_differences(self.members, is_holdout)])
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """The outcome of several draws.
+    """The outcome of several random divisions (draws).
 
-    `is_holdout`, bool array (n_rows,), is the chosen draw, `taken` its 1-based number; `values` has the largest
+    `is_holdout`, bool array (n_rows,), is the chosen draw and `taken` its 1-based number. `values` contains the largest
     absolute difference of every draw.
     """
 
@@ -112,28 +112,28 @@ class Draws:
 
 
 def best_draw(draws: Iterable[BoolArray], columns: Sequence[Column]) -> Draws:
-    """Return the best of one or more draws by :data:`CRITERION`, over `columns` of the same rows."""
+    """Return the best of one or more draws by :data:`CRITERION`; `columns` describe the rows that are divided."""
     difference = Differences(columns)
     values: list[float] = []
     taken, best = 0, np.zeros(0, bool)
     for i, is_holdout in enumerate(draws, start=1):
-        values.append(float(np.fmax.reduce(np.abs(difference(is_holdout)), initial=NAN)))  # NaN if none is known
+        values.append(float(np.fmax.reduce(np.abs(difference(is_holdout)), initial=NAN)))  # NaN if all are undefined
         if i == 1 or values[-1] < values[taken - 1]:
             taken, best = i, is_holdout
     return Draws(best, taken, values)
 
 
 def proportion_differences(members: FloatArray, is_holdout: BoolArray) -> FloatArray:
-    """Return standardized differences of the 0/1 columns of `members` (n_studies, n_columns).
+    """Return the standardized difference of each 0/1 column of `members` (n_studies, n_columns).
 
-    NaN if a half is empty.
+    Differences are NaN if a half is empty.
     """
     p, q = (_column_means(members[half]) for half in (~is_holdout, is_holdout))
     return _standardized(p - q, (p * (1 - p) + q * (1 - q)) / 2)
 
 
 def mean_differences(numbers: FloatArray, is_holdout: BoolArray) -> FloatArray:
-    """Return standardized differences of the means of `numbers` (n_studies, n_columns), which are NaN if missing.
+    """Return the standardized difference of means of each column of `numbers` (n_studies, n_columns; NaN if missing).
 
     A difference is NaN if a half has fewer than two numbers.
     """
@@ -143,7 +143,7 @@ def mean_differences(numbers: FloatArray, is_holdout: BoolArray) -> FloatArray:
         if min(len(half) for half in halves) < 2:
             differences.append(NAN)
             continue
-        origin = halves[0][0]  # constants have a variance of exactly 0
+        origin = halves[0][0]  # avoids rounding errors: the variance of a constant is exactly 0
         a, b = ((half - origin) for half in halves)
         differences.append(float(_standardized(a.mean() - b.mean(), (a.var(ddof=1) + b.var(ddof=1)) / 2)))
     return np.array(differences, np.float64)
@@ -173,7 +173,7 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CategoryShare:
-    """The number of rows of each half with a category, and the standardized difference of their proportions."""
+    """Number of rows of each half that have a category, and the standardized difference of the two proportions."""
 
     column: str
     category: str | None
@@ -184,13 +184,13 @@ class CategoryShare:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance of the two halves of a build.
+    """The balance between the two halves of a build.
 
     Attributes
     ----------
     released, holdout : numbers of rows
-    values, taken : largest absolute difference of every draw, and the 1-based number of the chosen draw
-    categories : categories of all columns, the largest absolute difference first
+    values, taken : largest absolute difference of each draw, and 1-based number of the chosen draw
+    categories : categories of all columns, by decreasing absolute difference
     """
 
     released: int
@@ -201,7 +201,7 @@ class Balance:
 
 
 def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
-    """Return the balance of the drawn halves, category by category; absence of a label and "no" are left out."""
+    """Return the balance of the chosen draw by category; absence of a label and "no" are omitted."""
     shares = []
     for column in columns:
         names, members = column.categories()
@@ -216,9 +216,9 @@ def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
 
 
 def compared_columns(features: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a main config by which halves are compared.
+    """Return the names of the main config's columns by which halves are compared.
 
-    They are `labels`, `manufacturer`, and the columns of codes or of yes and no.
+    They are `labels`, `manufacturer`, and all columns with codes or booleans.
     """
     from datasets import ClassLabel, Value
 
@@ -230,12 +230,12 @@ def compared_columns(features: Mapping[str, Any]) -> list[str]:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any]) -> list[Column]:
-    """Return the columns of :func:`compared_columns` as texts; `labels` becomes a column for every label.
+    """Return the compared columns as texts; `labels` becomes one column per label.
 
     Parameters
     ----------
-    rows : every row with those columns, coded
-    features : features of `datasets`, which give the meaning of codes
+    rows : all rows with the columns of :func:`compared_columns`, in which categories are codes
+    features : features of `datasets`, which name the codes
     """
     columns = []
     for name in compared_columns(features):

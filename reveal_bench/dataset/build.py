@@ -16,22 +16,21 @@ Layout
     CITATION.cff, .zenodo.json                 how to cite it
     CHECKSUMS.json                             sha256 of every other file
 
-Records stream: their pictures are read by all workers, finished rows go to small parts on disk
-(:mod:`reveal_bench.dataset.row_pool`), and the folder is made of the parts at the end. A killed build resumes where it
-stopped, and writes the same bytes as an uninterrupted build.
+Records are processed one by one: several processes read their pictures, finished rows are written to small files
+("parts", :mod:`reveal_bench.dataset.row_pool`), and the dataset folder is made from the parts at the end. A killed
+build resumes where it stopped, and writes the same bytes as an uninterrupted build.
 
-A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Either a split is
-divided at random, or the records are already divided into the splits `released` and `holdout`. Before the division,
-private rows exist only in the private folder's working folder.
+A private holdout is written to a second folder with the same layout (mode 0700, files 0600, no pictures). Either the
+build divides a split at random, or the records are already divided into the splits `released` and `holdout`. Rows that
+may become private are only in the private folder's working folder until the division.
 
-A build works in ``.<name>.building`` beside its target: ``parts/`` holds finished rows, ``folder/`` the dataset folder
-that is made from them at the end and gets the target's name once it is complete. After a kill, an interruption or
-problems with the data the parts stay, so that the same command resumes from there; only a complete folder ever has the
-target's name. Two builds of one target exclude each other by a lock.
+A build works in ``.<name>.building`` beside its target. There ``parts/`` contains finished rows, and ``folder/`` is the
+dataset folder, which is renamed to the target when it is complete. So the target is never an incomplete folder. The
+parts remain after a kill, an interruption or problems with the data, and the same command then resumes from them. A
+lock prevents two builds of the same target.
 
-A build with a holdout has two targets, which change together: the old folders wait in ``replaced`` until the new ones
-are in place. If a build was killed in between, the next one undoes it and makes the folders again from the remaining
-parts.
+A build with a holdout replaces two targets together: the old folders are kept in ``replaced`` until both new folders
+are in place. If a build is killed in between, the next build first restores the old folders.
 """
 
 from __future__ import annotations
@@ -73,33 +72,33 @@ from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Reco
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """The working folder of one target."""
+    """The working folder beside a target."""
 
     root: Path
     target: Path
 
     @property
     def parts(self) -> Path:
-        """Folder of the finished rows."""
+        """Folder with the finished rows."""
         return self.root / "parts"
 
     @property
     def folder(self) -> Path:
-        """The dataset folder while it is written."""
+        """The dataset folder that is being written."""
         return self.root / "folder"
 
     @property
     def replaced(self) -> Path:
-        """The folder that had the target's name before."""
+        """The previous folder of the target's name."""
         return self.root / "replaced"
 
     @property
     def marker(self) -> Path:
-        """File that exists while the target is being replaced; it says whether there was a target before."""
+        """File that exists during the replacement of the target; it states whether a target existed before."""
         return self.root / "replacing.json"
 
     def undo(self) -> None:
-        """Undo an interrupted replacement."""
+        """Restore the previous target after an interrupted replacement."""
         try:
             had_target = json.loads(self.marker.read_text(encoding="utf-8"))["had_target"]
         except FileNotFoundError:
@@ -113,7 +112,7 @@ class Workplace:
         self.marker.unlink()
 
     def clear_folder(self) -> None:
-        """Make the dataset folder new and empty."""
+        """Replace :attr:`folder` by a new, empty folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         self.folder.chmod(self.root.stat().st_mode & self.folder.stat().st_mode)
@@ -123,7 +122,7 @@ class Workplace:
 def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
     """Yield the locked working folder of `target`.
 
-    If the block fails and has finished parts, the folder stays; otherwise it is removed.
+    At the end of the block the folder is removed, unless the block fails and finished parts exist.
 
     Raises
     ------
@@ -135,7 +134,7 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
     root = target.with_name(f".{target.name}.building")
     root.mkdir(mode=mode, exist_ok=True)
     if root.is_symlink() or not root.is_dir() or root.stat().st_uid != os.getuid():
-        rule = "is needed for the build, but is a link, a file or another user's folder: remove it, or build elsewhere"
+        rule = "is needed for the build, but is a link, a file or another user's folder. Remove it, or build elsewhere"
         raise ValueError(f"{root} {rule}")
     root.chmod(mode & root.stat().st_mode)
     with (root / "lock").open("w") as lock:
@@ -145,7 +144,7 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
             raise ValueError(f"{target} is being built by another process") from None
         place = Workplace(root, target)
         place.undo()
-        shutil.rmtree(place.replaced, ignore_errors=True)  # left by a build that was killed during its clean-up
+        shutil.rmtree(place.replaced, ignore_errors=True)  # remains of a build that was killed during its clean-up
         place.clear_folder()
         is_done = False
         try:
@@ -157,7 +156,7 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
 
 
 def replace_targets(places: Sequence[Workplace]) -> None:
-    """Give every finished folder its target's name, or none of them if anything fails."""
+    """Rename every finished folder to its target; if one renaming fails, restore all previous targets."""
     try:
         for place in places:
             had_target = place.target.exists()
@@ -169,12 +168,12 @@ def replace_targets(places: Sequence[Workplace]) -> None:
         for place in places:
             place.undo()
         raise
-    for place in places:  # from here on the folders are complete, even if removing the parts fails
+    for place in places:  # the folders are in place now, even if removing the parts fails
         place.marker.unlink()
 
 
 def drop_unused(parts: Path, used: set[str]) -> None:
-    """Remove the parts of splits that this build does not have."""
+    """Remove the parts of all splits that are not in `used`."""
     for path in parts.glob("*"):
         if path.name not in used:
             shutil.rmtree(path)
@@ -186,32 +185,32 @@ Progress = Callable[[str, int, int | None, int], None]
 
 
 class BuildEngine(Protocol):
-    """Maker of rows and writer of shards: this machine (:class:`Spool`, :class:`ShardWriter`), or other workers.
+    """Classes that make rows and write shards, as :class:`Spool` and :class:`ShardWriter` do on this machine.
 
-    Rows that leave a spool need not hold the bytes of their pictures, if the writer knows where to find them.
+    Rows from a spool may lack the bytes of their pictures if the writer can find these bytes elsewhere.
     """
 
     @property
     def spool(self) -> Callable[..., Spool]:
-        """Function that makes a spool from the arguments of :class:`Spool`."""
+        """Function with the arguments of :class:`Spool` that returns a spool."""
         ...
 
     @property
     def shards(self) -> Callable[..., ShardWriter]:
-        """Function that makes a writer from the arguments of :class:`ShardWriter` and the folder's name, `target`."""
+        """Function with the arguments of :class:`ShardWriter` and the folder's name `target` that returns a writer."""
         ...
 
 
 @dataclass
 class BuildLog:
-    """Facts of a build besides its folders.
+    """Results of a build other than its folders.
 
     Attributes
     ----------
-    left_out : problems of the records that were left out
-    resumed : number of records whose rows an earlier run had made
+    left_out : problems of records that were left out
+    resumed : number of records whose rows an earlier, interrupted run had made
     balance : similarity of the halves, if the build has a holdout
-    shared : sentences about other benchmarks that hold out some of the same cases
+    shared : sentences about other benchmarks that also hold out some of the cases
     """
 
     left_out: list[Problem] = field(default_factory=list)
@@ -253,27 +252,29 @@ def build_folder(
     Parameters
     ----------
     records : dict from split name to its records, each iterated once
-    out : the public folder; must be new or empty unless `overwrite`
-    benchmark : row of BENCHMARKS; if `asks` is given, it replaces the row's `asks`
-    pixels : "embed" writes the pictures, "withhold" reads and hashes them and leaves them out
+    out : public folder to write; must be new or empty unless `overwrite`
+    benchmark : the benchmark; `asks`, if given, replaces the attribute `asks` of the benchmark
+    pixels : "embed" to write the pictures, "withhold" to hash the pictures without writing them
     holdout : folder for the private references, or None for no holdout
-    holdout_fraction, seed : proportion of `holdout_split`'s patients who become private, and the seed of the division;
-        the rest of that split is renamed "released". The seed also decides the order of rows in each half
-    holdout_split : the split to divide; "holdout" if the records are already divided, and then that split is private
-        without a draw
-    best_of : number of divisions drawn from the seed; the one with the most similar halves is used
-    previous, previous_holdout : folders of an earlier version: its private patients stay private, its released patients
-        released
+    holdout_fraction, seed : proportion of patients of `holdout_split` who become private, and seed of the random
+        division; the remaining patients form the split "released". The seed also determines the order of rows in each
+        half
+    holdout_split : the split to divide. With "holdout" the records are already divided: the split "holdout" is private
+    best_of : number of random divisions; the division with the most similar halves is used
+    previous, previous_holdout : public and private folder of an earlier version, whose private patients stay private
+        and whose released patients stay released
     keep_going : leave out records with problems instead of raising at the end
-    workers : processes that read pictures; with more than one the caller's script needs the usual `__main__` guard
-    extras : further tables; rows whose key belongs to the holdout go to the private folder
-    log : filled in, unless it is None
+    workers : number of processes that read pictures; with more than one, the calling script needs the ``__main__``
+        guard of `multiprocessing`
+    extras : further tables; rows with the key of a held-out record are written to the private folder
+    log : filled with further results of the build
     progress : called with (split, records done, records in all or None, records with
         a problem) after each record
-    engine : maker of rows and writer of shards, such as :class:`reveal_bench.scale.build.TaskBuild`; it does not change
-        the bytes that are written. By default `workers` processes of this machine
-    beside : public or private folders of other benchmarks and versions, with which the new folders are compared
-    accepted_overlaps : benchmarks that may reveal references of this holdout, or this build of theirs
+    engine : classes that make rows and write shards, such as :class:`reveal_bench.scale.build.TaskBuild`; by default
+        `workers` processes on this machine. All engines write the same bytes
+    beside : public or private folders of other benchmarks and versions; neither they nor the new folders may reveal
+        held-out references of the other
+    accepted_overlaps : names of benchmarks for which such an overlap is accepted
 
     Returns
     -------
@@ -282,16 +283,16 @@ def build_folder(
     Raises
     ------
     BuildError
-        With every problem of every split, after all records were read. Finished rows are kept beside `out`, and the
+        With the problems of all splits, after all records were read. Finished rows are kept beside `out`, so that the
         same call resumes from them.
     ValueError
-        If an argument is invalid, or if overwriting would move a patient from one half to the other, or make a holdout
-        public, or if the build reveals references that a folder `beside` it holds out, or the reverse
+        If an argument is invalid; if overwriting would move a patient to the other half or make a holdout public; or if
+        the new folders and a folder in `beside` reveal held-out references of each other
         (:class:`reveal_bench.dataset.overlaps.OverlapError`).
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
-        raise ArgumentError("version", "must have the form 1.2.3", repr(version))
+        raise ArgumentError("version", "must be three numbers such as 1.2.3", repr(version))
     _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
     _check_draws(best_of, holdout, holdout_split)
     is_predivided = holdout is not None and holdout_split == HOLDOUT
@@ -383,11 +384,13 @@ def _check_arguments(
         raise ArgumentError("records", "must have at least one split", "none")
     for split in records:
         if split == "all" or not _SPLIT_NAME.fullmatch(split):
-            rule = "must have split names of letters, digits and _ other than 'all'"
+            rule = "must have split names made of letters, digits and _, but not 'all'"
             raise ArgumentError("records", rule, repr(split))
     if holdout is None:
         if HOLDOUT in records:
-            raise ArgumentError("holdout", "must be a folder for the private split 'holdout'", "none")
+            raise ArgumentError(
+                "holdout", "must name a folder because the records have the private split 'holdout'", "none"
+            )
         return
     check_apart(out, holdout)
     if not 0 < fraction < 1:
@@ -396,19 +399,23 @@ def _check_arguments(
         raise ArgumentError("holdout_split", f"must be one of the splits ({', '.join(records)})", repr(holdout_split))
     clash = {RELEASED, HOLDOUT} & set(records)
     if clash and holdout_split != HOLDOUT:
-        raise ArgumentError("records", "must not use the names of a divided split", ", ".join(sorted(clash)))
+        raise ArgumentError(
+            "records",
+            "must not have splits named 'released' or 'holdout' when a split is divided",
+            ", ".join(sorted(clash)),
+        )
 
 
 def _check_draws(best_of: int, holdout: Path | None, holdout_split: str) -> None:
     if best_of < 1:
         raise ArgumentError("best_of", "must be at least 1", best_of)
     if best_of > 1 and (holdout is None or holdout_split == HOLDOUT):
-        rule = "must be 1 unless a `holdout` is drawn from an undivided split"
+        rule = "must be 1 unless the build draws a `holdout` from a split"
         raise ArgumentError("best_of", rule, best_of, ("holdout", "holdout_split"))
 
 
 class _Intake:
-    """Maker of spools from records, which collects the problems of all splits instead of stopping at one."""
+    """First stage of a build: it makes the rows of all splits, and collects their problems instead of stopping."""
 
     def __init__(
         self, benchmark: Benchmark, *, embed: bool, progress: Progress | None, new_spool: Callable[..., Spool]
@@ -428,7 +435,7 @@ class _Intake:
         *,
         shuffled_by: int | None = None,
     ) -> Spool:
-        """Return the rows of a split's records, in the order of the records or in one shuffled by a seed."""
+        """Return a spool with the rows of a split, in the order of `records` or shuffled by a seed."""
         spool = self._new_spool(
             place.parts / split,
             self.kind.table.features(self.benchmark).arrow_schema,
@@ -450,20 +457,20 @@ class _Intake:
         return spool
 
     def settle(self, *, keep_going: bool) -> list[Problem]:
-        """Raise the problems; with `keep_going` return them instead, unless a split has no records."""
+        """Raise the problems or, with `keep_going`, return them; a split without any records always raises."""
         if self.fatal or (self.problems and not keep_going):
             raise BuildError([*self.problems, *self.fatal])
         return self.problems
 
     def _checked(self, records: Iterable[Record], split: str) -> Iterator[Record]:
-        """Yield the records without a problem; note the problems of the others."""
+        """Yield the records without a problem, and note the problems of the other records."""
         stream = iter(records)
         while True:
             try:
                 record = next(stream)
             except StopIteration:
                 return
-            except BuildError as error:  # problems that the source raises after its last record
+            except BuildError as error:  # a source may raise problems after its last record
                 self.problems.extend(error.problems)
                 return
             problem = self._problem(record, split)
@@ -475,8 +482,8 @@ class _Intake:
     def _problem(self, record: Record, split: str) -> Problem | None:
         key, name = self.kind.data.key_of(record), self.kind.key
         if key in self._split_of:
-            value = f"it again, first in {self._split_of[key]!r}"
-            return Problem(split, key, name, "must occur once in all splits", value)
+            value = f"a repetition, first in {self._split_of[key]!r}"
+            return Problem(split, key, name, "must be unique across all splits", value)
         self._split_of[key] = split
         if self.embed and not self.kind.data.has_pixels(record):
             return Problem(split, key, "image", "must exist when pixels are embedded", "None")
@@ -484,7 +491,7 @@ class _Intake:
 
 
 class _Assembly:
-    """Writer of the dataset folders from the spools of all splits."""
+    """Second stage of a build: it writes the public and the private folder from the spools of all splits."""
 
     def __init__(self, writer: FolderWriter, vault: FolderWriter | None) -> None:
         self.writer, self.vault = writer, vault
@@ -497,7 +504,7 @@ class _Assembly:
         self._write_side(spool, split)
 
     def divide(self, spool: Spool, division: Division, released_already: Spool | None) -> Balance:
-        """Divide the patients of a split into halves, and write each row to the half of its patient.
+        """Divide the patients of a split into halves, write each row to its patient's half, and return the balance.
 
         Parameters
         ----------
@@ -532,7 +539,7 @@ class _Assembly:
         return balance_of(draws, columns)
 
     def add_extras(self, extras: Sequence[Extra], *, left_out: set[int | str | None]) -> None:
-        """Add further tables; a row with a key goes to the folder and split of the record with that key.
+        """Add further tables; each row is written to the folder and split of the record with the same key.
 
         Raises
         ------
@@ -558,11 +565,11 @@ class _Assembly:
                 writer.add_table(extra.config, split, features, rows)
 
     def public_splits(self) -> dict[str, str]:
-        """Return the split of each row with public references, by its key."""
+        """Return a dict from row key to split, for all rows with public references."""
         return {key: split for key, (writer, split) in self._place_of.items() if writer is self.writer}
 
     def finish(self, *, synthetic: bool) -> FolderInfo:
-        """Complete the folders, the private one first."""
+        """Complete the private and then the public folder; return the description of the public folder."""
         if self.vault is not None:
             self.vault.finish(synthetic=synthetic, is_private=True)
         return self.writer.finish(synthetic=synthetic)
@@ -575,7 +582,7 @@ class _Assembly:
         writer.close_split(split, split_writer)
 
     def _write_side(self, spool: Spool, split: str) -> None:
-        """Write the side table of the rows that are public in `split`."""
+        """Write the side table (such as masks) of the public rows of `split`."""
         if self.kind.table.side_config is None:
             return
         features, shards = self.kind.table.side_features(self.writer.benchmark), None

@@ -1,19 +1,19 @@
-"""The dataset card: a template whose numbers are filled in from the build.
+"""The dataset card (README.md): a template into which a build fills the counts of the data.
 
-``dataset_cards/<benchmark>.md`` has prose and placeholders ``{{name}}``, but no count of the data. :func:`render_card`
-fills the placeholders from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. The
-public card reveals only the number of rows of a private holdout.
+A template, ``dataset_cards/<benchmark>.md``, has prose and placeholders ``{{name}}``. :func:`render_card` fills the
+placeholders with the counts of the splits and adds `configs` and `dataset_info` to the YAML block. Of a private
+holdout, the public card states only the number of rows.
 
-A template has every section of :data:`SECTIONS` (data cards in the sense of the Hub's own guide, and the contents that
-Croissant's RAI fields ask for); :mod:`reveal_bench.dataset.croissant` takes its prose from the same sections.
+A template has every section of :data:`SECTIONS`. They follow the Hub's guide for dataset cards and provide the text of
+Croissant's RAI (responsible AI) fields, see :mod:`reveal_bench.dataset.croissant`.
 
 The module also writes ``eval.yaml``, which the Hub reads to list a dataset as a benchmark.
 
-Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A task is one
-metric of one split, since the Hub ranks the values of a task in one list. A split of the main config is scored locally
-with ``reveal-bench score``; the inputs of a holdout are scored only by the leaderboard. The file has no effect by
-itself, as a comment in it says: a benchmark is listed once the Hub's maintainers have added
-the framework and the repository.
+The file has the fields `name`, `description`, `evaluation_framework` and `tasks`; each task has `id`, `config` and
+`split`. A task is one metric of one split, because the Hub ranks all values of a task in one list. Splits of the main
+config are scored locally with ``reveal-bench score``; answers to a holdout's inputs are scored only by the leaderboard.
+A comment in the file says that it has no effect until the Hub's maintainers have added the framework and the
+repository.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ SECTIONS = (
 """Headings that every card must have."""
 SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SYNTHETIC_LICENCE = "apache-2.0"
-"""Citation of synthetic data, which names the program that drew them."""
+"""Licence of synthetic data: that of this program, which draws them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A config of the repository, from which the YAML block is made.
+    """A config of the dataset folder, for the card's YAML block.
 
     Attributes
     ----------
     splits : dict from split to (rows, bytes)
-    features : features of its rows
-    default : whether `load_dataset` loads it if no config is named
+    features : features of the config's rows
+    default : True if `load_dataset` loads this config when no config is named
     """
 
     name: str
@@ -69,7 +69,7 @@ class Config:
 
 
 def card_template(benchmark: Benchmark) -> str:
-    """Return the text of the benchmark's template, with the placeholders for its kind and its questions filled in.
+    """Return the text of the benchmark's template, with the kind of benchmark and the questions filled in.
 
     Raises
     ------
@@ -89,13 +89,13 @@ def _template_path(benchmark: Benchmark) -> Path:
 
 
 def template_name(benchmark: Benchmark) -> str:
-    """Return the template's name for messages: its path in the project, or the path of a user's own template."""
+    """Return the template's path for messages, relative to the project unless it is a user's own template."""
     path = _template_path(benchmark)
     return f"dataset_cards/{path.name}" if path.parent == bundled("dataset_cards") else str(path)
 
 
 def with_card(benchmark: Benchmark, path: Path) -> Benchmark:
-    """Return the benchmark with a user's own card as template; the card's first heading becomes the title.
+    """Return the benchmark with a user's card as template and with the card's first heading as title.
 
     Raises
     ------
@@ -116,12 +116,12 @@ def with_card(benchmark: Benchmark, path: Path) -> Benchmark:
 
 
 def front_matter(card: str) -> tuple[dict[str, Any], str]:
-    """Return the YAML block of a card as a dict, and its body.
+    """Return (YAML block as a dict, body) of a card.
 
     Raises
     ------
     ValueError
-        If the card does not begin with a YAML block of names and values.
+        If the card does not begin with a YAML mapping.
     """
     parts = card.split("---\n", 2)
     block = deepcopy(_parsed(parts[1])) if len(parts) == 3 and not parts[0].strip() else None
@@ -131,12 +131,12 @@ def front_matter(card: str) -> tuple[dict[str, Any], str]:
 
 
 def read_yaml(text: str) -> Any:
-    """Return the values of plain YAML; an impossible date, such as 2026-02-30, is returned as text.
+    """Return the content of a YAML text; an impossible date, such as 2026-02-30, is returned as text.
 
     Raises
     ------
     yaml.YAMLError
-        If the text is not YAML, or names objects of Python.
+        If the text is not YAML, or refers to Python objects.
     """
     import yaml
 
@@ -145,7 +145,7 @@ def read_yaml(text: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    """Return the loader of plain YAML: libyaml's if it is installed, many times faster than Python's."""
+    """Return a safe YAML loader, based on libyaml if it is installed because that is many times faster."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -153,27 +153,27 @@ def _loader() -> Any:
     def date_or_text(loader: Any, node: yaml.ScalarNode) -> Any:
         try:
             return loader.construct_yaml_timestamp(node)
-        except ValueError:  # its message names neither field nor value; the check of the field names both
+        except ValueError:  # the message would name neither field nor value; the later check of the field names both
             return node.value
 
     loader: Any = type("CardLoader", (base,), {})
-    loader.add_constructor("tag:yaml.org,2002:timestamp", date_or_text)  # only in this class
+    loader.add_constructor("tag:yaml.org,2002:timestamp", date_or_text)  # only changes this class
     return loader
 
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> Any:
-    """Return the values of a YAML block; cached, because a check reads the same long block several times."""
+    """Return the content of a YAML block; cached, because one check reads the same long block several times."""
     import yaml
 
     try:
         return read_yaml(text)
     except yaml.YAMLError as error:
-        raise ValueError(f"the card's YAML block must be YAML: {error}") from None
+        raise ValueError(f"the card's YAML block is not valid YAML: {error}") from None
 
 
 def sections(body: str) -> dict[str, str]:
-    """Return heading -> text of every second-level section of a card."""
+    """Return a dict from heading to text of the second-level sections of a card."""
     pieces = re.split(r"^## +(.+?) *$", body, flags=re.MULTILINE)
     return dict(zip(pieces[1::2], (piece.strip() for piece in pieces[2::2]), strict=True))
 
@@ -194,10 +194,10 @@ def render_card(
 
     Parameters
     ----------
-    tallies : dict from split with public references to its counts
+    tallies : dict from split to counts, for the splits with public references
     features : features of the main config
-    embedded : whether pictures are in the folder
-    n_holdout : rows of the private holdout, or None without one
+    embedded : True if the folder contains pictures
+    n_holdout : number of rows of the private holdout; None without a holdout
 
     Raises
     ------
@@ -234,7 +234,7 @@ def render_card(
     if unknown:
         raise ValueError(f"{template_name(benchmark)}: no value for the placeholders {', '.join(sorted(unknown))}")
     block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
-    block.pop("croissant", None)  # read by reveal_bench.dataset.origin, and no field of the Hub's
+    block.pop("croissant", None)  # only for reveal_bench.dataset.origin; the Hub has no such field
     n_all = n_rows + (n_holdout or 0)
     block["size_categories"] = [next((name for limit, name in SIZE_CATEGORIES if n_all < limit), "1M<n<10M")]
     return _front_matter(_synthetic_terms(block) if synthetic else block, configs) + body
@@ -246,9 +246,9 @@ def private_card(benchmark: Benchmark, *, configs: Sequence[Config], n_rows: int
     body = f"""
 # PRIVATE: holdout references of {benchmark.title}
 
-The references of {n_references}, without pixels. **Never publish this folder**, never copy it into
-a public one, and show of it nothing but what the leaderboard releases. Scores are computed from it by
-`reveal-bench score FILE FOLDER --split holdout` or by the leaderboard's worker.
+The references of {n_references}, without pixels. **Never publish this folder** or copy it into a public folder. Release
+only what the leaderboard releases. Scores are computed from it by `reveal-bench score FILE FOLDER --split holdout` or
+by the leaderboard's worker.
 """
     metadata = {"license": "other", "license_name": "private", "pretty_name": f"PRIVATE holdout of {benchmark.title}"}
     return _front_matter(metadata, configs) + body
@@ -280,7 +280,7 @@ def _config_entry(config: Config) -> dict[str, Any]:
 
 
 def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the YAML block without the terms of the real source, which do not apply to data that a program drew."""
+    """Return the YAML block with the terms for synthetic data instead of the terms of the real source."""
     unrestricted = {name: value for name, value in block.items() if not name.startswith(("license_", "extra_gated_"))}
     return unrestricted | {
         "license": SYNTHETIC_LICENCE,
@@ -294,10 +294,11 @@ def _notice(synthetic: bool) -> str:
     if not synthetic:
         return "> **Not for clinical use.** For research on models, not for decisions about patients."
     return (
-        "> **SYNTHETIC.** Every picture, label, mask and point here was drawn by a program, `reveal_bench.phantom`; no "
-        "patient is behind any of it. It has the layout of the real download so that tools can be tried on it. What "
-        "the sections below say about how data were collected, and under which terms, holds for the real set; the "
-        f"numbers are of this one, which is under {SYNTHETIC_LICENCE}. Scores on it say nothing about a model. **Not "
+        "> **SYNTHETIC.** The program `reveal_bench.phantom` drew every picture, label, mask and point "
+        "of this dataset; none comes from a patient. The dataset has the layout of the real download so that "
+        "tools can be tried. The sections below describe how the real data were collected, and the terms of "
+        "the real data. All numbers refer to this synthetic dataset, whose licence is {SYNTHETIC_LICENCE}. "
+        "Scores on this dataset say nothing about a model. **Not "
         "for clinical use.**"
     )
 
@@ -306,20 +307,20 @@ def _load_example(configs: Sequence[Config], version: str) -> str:
     lines = ["from datasets import load_dataset  # 2.21 or newer", ""]
     for config in configs:
         lines += [f'load_dataset("path/to/folder", "{config.name}", split="{split}")' for split in config.splits]
-    lines += ["", "# from the Hub, always with the version", f'load_dataset("org/repo", revision="v{version}")']
+    lines += ["", "# from the Hub, always with a version", f'load_dataset("org/repo", revision="v{version}")']
     return "```python\n" + "\n".join(lines) + "\n```"
 
 
 def _pixels(kind: str, embedded: bool) -> str:
     if embedded:
         return (
-            "Pictures are embedded. JPEG and 8-bit PNG are the source's own file bytes; DICOM and 16-bit PNG became "
-            "8-bit PNG by the pipeline that `pixel_pipeline` names for each of them."
+            "Pictures are embedded. JPEG and 8-bit PNG files have the source's coded pixels; DICOM and "
+            "16-bit PNG files were converted to 8-bit PNG as the column `pixel_pipeline` describes."
         )
     return (
         f"Pixels are withheld: {KINDS[kind].display.picture_words} null. "
-        "`reveal-bench attach FOLDER DOWNLOAD --out NEW` adds them from your own "
-        "copy of the source and verifies each file by `source_sha256`, where that is not null."
+        "`reveal-bench attach FOLDER DOWNLOAD --out NEW` adds pictures from your own copy of the source, "
+        "and verifies each file by `source_sha256` unless that is null."
     )
 
 
@@ -328,30 +329,30 @@ def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: 
         return "This folder has no private holdout."
     inputs = ""
     if any(config.name == "holdout_inputs" for config in configs):
-        inputs = " and, without any reference, as the config `holdout_inputs`"
+        inputs = ", and the config `holdout_inputs` has their inputs without references"
     verb = "is" if n_holdout == 1 else "are"
     disclosure = KINDS[kind].questions.manifest_disclosure(asks)
     return (
-        f"{count_text(n_holdout, KINDS[kind].unit)} {verb} a private holdout, divided from the released ones by "
-        f"patient: in the manifest{inputs}; the references are with the maintainer alone. {disclosure}"
+        f"{count_text(n_holdout, KINDS[kind].unit)} {verb} held out, and no patient is both released and held out. The "
+        f"manifest lists the held-out rows{inputs}; only the maintainer has their references. {disclosure}"
     )
 
 
 FRAMEWORK = "reveal-bench"
 OURS = f"""\
-# `evaluation_framework: {FRAMEWORK}` is ours: `reveal-bench score` computes the scores, of a holdout the leaderboard.
-# The Hub lists a benchmark only if the framework is among those of huggingface.js (packages/tasks/src/eval.ts), which
-# this one is not. `inspect-ai` is, but would need a question and an answer in a column each, and score otherwise.
+# `evaluation_framework: {FRAMEWORK}`: `reveal-bench score` computes the scores, for a holdout the leaderboard.
+# The Hub lists a benchmark only if huggingface.js (packages/tasks/src/eval.ts) knows its framework, and it does not
+# know this framework. It knows `inspect-ai`, which needs columns of questions and answers and scores differently.
 """
 INPUTS = "holdout_inputs"
 
 
 def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version: str) -> str:
-    """Return the text of ``eval.yaml``: one task per metric and split of the main config and of the holdout's inputs.
+    """Return the text of ``eval.yaml``, with a task per metric and split of the main config and of a holdout's inputs.
 
     Parameters
     ----------
-    configs : of the folder; the default one is the main config
+    configs : configs of the folder; the default config is the main config
     """
     import yaml
 
@@ -366,7 +367,7 @@ def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version
     question = KINDS[benchmark.kind].display.question
     document = {
         "name": benchmark.title,
-        "description": f"{question} Version {version}. Values are never in percent: {scales}.",
+        "description": f"{question} Version {version}. Values are not percentages; scales: {scales}.",
         "evaluation_framework": FRAMEWORK,
         "tasks": tasks,
     }

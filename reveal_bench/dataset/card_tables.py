@@ -1,8 +1,8 @@
-"""Markdown tables of a dataset card, made from tallies; each function fills one placeholder of the templates.
+"""Markdown tables of a dataset card, made from the counts of the splits; each function fills one placeholder.
 
-If the kind of benchmark does not have the counts of a table, a sentence that says so replaces it.
+If the counts of a table do not apply to the kind of benchmark, a sentence replaces the table.
 
-The meanings of all columns and configs of a dataset folder are also here, for the card and Croissant.
+This module also describes the columns and configs of dataset folders for the card and Croissant.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from datasets import Features
 
 COLUMNS = {
-    # rows of more than one kind
-    "image": "file bytes of the radiograph (null where pixels are withheld)",
-    "images": "file bytes of the study's radiographs, in the order of `image_ids` (null where pixels are withheld)",
-    "image_id": "id of the radiograph; predictions name it",
+    # columns that several kinds of benchmark have
+    "image": "file of the radiograph (null if pixels are withheld)",
+    "images": "files of the study's radiographs, in the order of `image_ids` (null if pixels are withheld)",
+    "image_id": "id of the radiograph, to be used in prediction files",
     "image_ids": "ids of the study's radiographs",
-    "patient_id": "pseudonym of the patient; resampling and splits keep patients whole",
+    "patient_id": "pseudonym of the patient; splits and resampling never separate the rows of a patient",
     "study_id": "id of the study",
     "view": "projection",
     "views": "projection of each radiograph",
     "view_raw": "projection as the source writes it",
-    "width": "pixels, of the grid that was annotated",
-    "height": "pixels, of the grid that was annotated",
+    "width": "width in pixels of the annotated image",
+    "height": "height in pixels of the annotated image",
     "source_sha256": "sha256 of the picture file in the source download",
-    "pixel_sha256": "sha256 of its decoded 8-bit grey pixels, row by row",
+    "pixel_sha256": "sha256 of the radiograph's decoded 8-bit grey pixels, row by row",
     "pixel_pipeline": "how the published pixels were made from the source's",
-    "spacing_mm": "row and column spacing in mm, where known",
-    "spacing_source": "which header field the spacing is from",
+    "spacing_mm": "row and column spacing in mm, if known",
+    "spacing_source": "header field that states the spacing",
     "labels": "findings that are present",
-    "reference": "what the picture of a preview shows, in words: the numbers are those on the picture",
-    "manufacturer": "of the equipment, normalised spelling, where all radiographs of the study share it",
-    "model": "of the equipment, normalised spelling, where all radiographs of the study share it",
+    "reference": "description of the reference drawn on a preview, with the numbers that the preview shows",
+    "manufacturer": "manufacturer of the equipment, normalised, if all radiographs of the study share it",
+    "model": "model of the equipment, normalised, if all radiographs of the study share it",
     "image_facts": "per radiograph: id, size, view, equipment, exposure, spacing, hashes, pixel pipeline",
     # side tables
     "label": "the finding, as a code",
-    "mask": "picture of the ground-truth mask: 255 where the finding is, 0 elsewhere",
-    "reader": "who rated, or read",
+    "mask": "picture of the ground-truth mask: 255 inside the finding, 0 outside",
+    "reader": "reader who rated the answer or read the study",
     "process": "score 1 to 5",
     "execution": "score 1 to 5",
     "synthesis": "score 1 to 5",
@@ -54,58 +54,61 @@ COLUMNS = {
     "criterion": "name of the criterion",
     "score": "1 to 5",
     "description": "what the score means",
-    "name": "the label as the benchmark prints it",
-    "definition": "what it means",
+    "name": "name of the label",
+    "definition": "definition of the label",
     "radlex": "RadLex code",
     "snomed": "SNOMED CT code",
     "loinc": "LOINC part code",
-    "phrase": "words of the report that the box marks",
+    "phrase": "words of the report to which the box belongs",
     "bbox_xywh": "box, [x, y, width, height] in pixels of the radiograph",
-    "boxes_xywh": "boxes, each [x, y, width, height] in pixels of the radiograph; none where nothing was drawn",
-    "extra_boxes_xywh": "boxes that a second reader drew for the sentence, in the same form",
+    "boxes_xywh": "boxes, each [x, y, width, height] in pixels of the radiograph; empty if nothing was drawn",
+    "extra_boxes_xywh": "boxes that a second reader drew for the sentence, each [x, y, width, height] in pixels",
     "reader_id": "pseudonym of the reader; null for the consensus",
-    "class": "class of the whole image, as the source names it",
+    "class": "source's class of the whole image",
     "sentence_en": "sentence of the report in English",
     "sentence_es": "sentence of the report in Spanish",
-    "abnormal": "whether the sentence tells of a finding",
-    "locations": "anatomical places that the sentence names, as the source writes them",
-    "progression": "change since an earlier study, where the sentence tells of one",
-    "mrale_score": "modified RALE score of the lungs' opacities, 0 to 24",
+    "abnormal": "whether the sentence reports a finding",
+    "locations": "anatomical locations that the sentence names, in the source's spelling",
+    "progression": "change since an earlier study, if the sentence reports one",
+    "mrale_score": "modified RALE score of lung opacities, 0 to 24",
 }
-"""Column -> meaning, for columns that are not in :meth:`reveal_bench.kinds.parts.Display.meanings`. `model` of the
-config `ratings` is the model that answered, as CONFIGS says."""
+"""Descriptions of columns that :meth:`reveal_bench.kinds.parts.Display.meanings` does not describe.
+
+In the config `ratings`, `model` is instead the model that answered."""
 
 CONFIGS = {
-    "masks": "ground-truth masks as pictures, to look at: one row per image and finding; scores use the run lengths",
-    "preview": "small pictures with the reference drawn on them, to look at: never a model's input; first rows only",
-    "holdout_inputs": "the holdout's inputs for a model: the columns of the main config, with empty references",
-    "labels": "the labels with definitions and codes",
-    "ratings": "readers' scores of models' answers, one row per task, model and reader",
-    "rubric": "what the scores mean",
-    "phrases": "phrases of the reports that were marked, each with its box",
+    "masks": (
+        "ground-truth masks as pictures for viewing, one row per image and finding; scores use the run-length masks"
+    ),
+    "preview": "small pictures of the first rows with the reference drawn on them, for viewing; never a model's input",
+    "holdout_inputs": "inputs of the holdout, for models: the columns of the main config, with empty references",
+    "labels": "definitions and codes of the labels",
+    "ratings": "readers' ratings of models' answers, one row per task, model and reader",
+    "rubric": "meaning of the rating scores",
+    "phrases": "phrases of reports, each with its box",
     "image_labels": "labels of the whole image, per image and reader",
-    "classes": "the class of each image as the source gives it",
-    "sentences": "sentences of the reports with everything the source says of them, boxes in pixels",
+    "classes": "the source's class of each image",
+    "sentences": "sentences of reports with all annotations of the source, boxes in pixels",
     "mrale": "modified RALE score per study",
-    "readers": "what single readers said of a study, or which images they read",
-    "manifest": "the questions of each split; public for every split",
+    "readers": "labels of individual readers for each study, or the images that each reader read",
+    "manifest": "questions of each split, also of private splits",
 }
-"""Config -> its purpose, except for the main configs of the kinds."""
+"""Descriptions of configs other than the main configs."""
 
 
 def column_meanings() -> dict[str, str]:
-    """Return column -> meaning, for the columns of all configs."""
+    """Return a dict from column to description, for the columns of all configs."""
     return {**COLUMNS, **{name: meaning for kind in KINDS.values() for name, meaning in kind.display.meanings.items()}}
 
 
 def config_meanings() -> dict[str, str]:
-    """Return config -> its purpose."""
+    """Return a dict from config to description."""
     return {**CONFIGS, **{kind.config: kind.display.holds for kind in KINDS.values()}}
 
 
 Tallies = Mapping[str, Tally]
 MOST_VALUES = 12
-"""Largest number of values of an acquisition fact that are listed one by one; the rest are counted together."""
+"""Largest number of values of an acquisition column that are listed; further values are counted together."""
 
 
 def splits_table(tallies: Tallies, n_holdout: int | None) -> str:
@@ -135,7 +138,7 @@ def configs_table(configs: Sequence[tuple[str, Mapping[str, tuple[int, int]]]]) 
 
 
 def findings_table(tallies: Tallies, findings: Sequence[str]) -> str:
-    """Return tables with the counts per finding, one for each split."""
+    """Return a table of counts per finding for each split."""
     texts = {split: tally.findings_text(findings) for split, tally in tallies.items()}
     parts = [f"Split `{split}`:\n\n{text}" for split, text in texts.items() if text]
     return "\n\n".join(parts) or "The tasks have no fixed set of findings."
@@ -149,15 +152,15 @@ def views_table(tallies: Tallies) -> str:
 
 
 def missing_list(tallies: Tallies, findings: Sequence[str]) -> str:
-    """Return a list of missing facts by split: masks of findings, agreement of studies, or answers to tasks."""
+    """Return a list that counts, by split, missing masks of findings, agreement of studies, or answers to tasks."""
     return "\n".join(f"* split `{split}`: {tally.missing(findings)}" for split, tally in tallies.items())
 
 
 def demographics_table(tallies: Tallies) -> str:
-    """Return a table with the number of studies per demographic value and split."""
+    """Return a table of the number of studies by demographic value and split."""
     known = {split: tally for split, tally in tallies.items() if tally.demographics}
     if not known:
-        return "No demographic column is published."
+        return "Demographic data are not published."
     vocabularies = next(iter(known.values())).vocabularies
     rows = [
         [name.replace("_", " "), value, *(tally.demographics[name][code] for tally in known.values())]
@@ -169,7 +172,7 @@ def demographics_table(tallies: Tallies) -> str:
 
 
 def agreement_table(tallies: Tallies) -> str:
-    """Return a table of the number of readers who agreed (for studies) or drew (for images)."""
+    """Return a table of studies by number of readers who agreed, or of images by number of readers who drew."""
     by_split = {split: tally.agreement_cells() for split, tally in tallies.items()}
     rows = [[f"`{split}`", *cells] for split, cells in by_split.items() if cells]
     if not rows:
@@ -225,7 +228,7 @@ def _span(values: Sequence[int]) -> str:
 
 
 def categories_table(tallies: Tallies) -> str:
-    """Return a table with the number of tasks per category and requirement, for each split."""
+    """Return a table of the number of tasks by category, requirement and split."""
     counts = {split: tally.categories() for split, tally in tallies.items() if tally.categories()}
     if not counts:
         return "The benchmark has no categories of tasks."
@@ -239,21 +242,21 @@ def categories_table(tallies: Tallies) -> str:
 
 
 def ratings_table(tallies: Tallies) -> str:
-    """Return the number of readers' ratings, and their mean per model and criterion."""
+    """Return a table of readers' ratings: number per model, and mean per model and criterion."""
     parts = [f"Split `{split}`: {text}" for split, tally in tallies.items() if (text := tally.ratings_text())]
     return "\n\n".join(parts) or "No ratings are published in this folder."
 
 
 def features_table(features: Features) -> str:
-    """Return a table with the meaning of every column of the main config.
+    """Return a table that describes every column of the main config.
 
     Raises
     ------
     ValueError
-        If a column has no meaning in these tables.
+        If :func:`column_meanings` lacks a column.
     """
     meanings = column_meanings()
     unknown = sorted(set(features) - set(meanings))
     if unknown:
-        raise ValueError(f"COLUMNS must say what every column means, it lacks {', '.join(unknown)}")
+        raise ValueError(f"COLUMNS must describe every column, but lacks {', '.join(unknown)}")
     return markdown_table(["column", "meaning"], [[f"`{name}`", meanings[name]] for name in features])

@@ -1,9 +1,9 @@
 """Citation of a dataset folder: ``CITATION.cff`` (Citation File Format 1.2.0), and ``.zenodo.json`` for Zenodo.
 
-Everything is taken from the card's template: its section "Citation" has the works to cite, its YAML block the licence.
-The authors come from the first entry, which is the source's own work; synthetic data are cited with the authors of
-the program. "and others" at the end of a list of authors is kept. Without citations in the template, no file is
-written. Data without an open licence are marked as restricted on Zenodo, by the terms of their source.
+The content comes from the card's template: the works to cite from its section "Citation", the licence from its YAML
+block. The authors are those of the first work, which must describe the source; for synthetic data they are the authors
+of the program. "and others" at the end of a list of authors is kept. If the template cites nothing, no file is written.
+For Zenodo, data without an open licence are marked as restricted by the terms of their source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPDX = {
     "apache-2.0": "Apache-2.0", "cc0-1.0": "CC0-1.0", "cc-by-4.0": "CC-BY-4.0", "cc-by-nc-4.0": "CC-BY-NC-4.0",
     "cc-by-sa-4.0": "CC-BY-SA-4.0", "cc-by-nc-sa-4.0": "CC-BY-NC-SA-4.0", "mit": "MIT",
 }  # fmt: skip
-"""Name of a licence on the Hub -> its SPDX name."""
+"""Name of a licence on the Hub -> SPDX identifier."""
 
 _BIBTEX = re.compile(r"^```bibtex\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^@(\w+)\{\w+,$(.*?)^\}$", re.MULTILINE | re.DOTALL)
@@ -35,7 +35,7 @@ _ARXIV = re.compile(r"(?:arXiv:)?(\d{4}\.\d{4,5})")
 
 
 def bibtex(template: str) -> str:
-    """Return the BibTeX entries of the template's section "Citation", or "" if it has none."""
+    """Return the BibTeX entries in the template's section "Citation", "" without entries."""
     _, body = front_matter(template)
     return "\n".join(text.strip() for text in _BIBTEX.findall(sections(body).get("Citation", "")))
 
@@ -57,7 +57,7 @@ def render_zenodo(benchmark: Benchmark, *, version: str, synthetic: bool) -> str
         return None
     works = [*filter(None, [document.get("preferred-citation")]), *document.get("references", ())]
     sources = [work.get("doi") or work.get("url") for work in works]
-    terms = f"As the source sets them: {document['license-url']}" if "license-url" in document else "Of the source."
+    terms = f"Terms of the source: {document['license-url']}" if "license-url" in document else "Of the source."
     access = (
         {"access_right": "open", "license": document["license"]}
         if "license" in document
@@ -83,14 +83,14 @@ def _in_one(author: dict[str, str]) -> str:
 
 
 def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, Any] | None:
-    """Return the content of ``CITATION.cff``, or None if the card's template cites nothing."""
+    """Return the content of ``CITATION.cff`` as a dict, or None if the card's template cites nothing."""
     template = card_template(benchmark)
     works = list(cited_works(bibtex(template)))
     if not works:
         return None
     document = {
         "cff-version": "1.2.0",
-        "message": "Please cite the works from which this dataset was made.",
+        "message": "Please cite the works on which this dataset is based.",
         "type": "dataset",
         "title": ("Synthetic stand-in for " if synthetic else "") + benchmark.title,
         "version": version,
@@ -103,7 +103,7 @@ def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, 
 
 
 def _no_anchors() -> Any:
-    """Return a YAML dumper that repeats a list instead of referring to its first occurrence."""
+    """Return a YAML dumper that writes a repeated list again instead of an alias."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -114,7 +114,7 @@ def _no_anchors() -> Any:
 
 
 def _licence(template: str, synthetic: bool) -> dict[str, str]:
-    """Return the licence's SPDX name or, without one, the address of the source's terms; {} if neither is known."""
+    """Return the field with the licence's SPDX identifier or, without one, the address of the source's terms; or {}."""
     if synthetic:
         return {"license": SPDX[SYNTHETIC_LICENCE]}
     block, _ = front_matter(template)
@@ -124,7 +124,7 @@ def _licence(template: str, synthetic: bool) -> dict[str, str]:
 
 
 def cited_works(entries: str) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a BibTeX text as works of a citation file.
+    """Yield the entries of a BibTeX text in the format of a citation file.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def cited_works(entries: str) -> Iterator[dict[str, Any]]:
 
 
 _SAME = {"volume": "volume", "issue": "number", "doi": "doi"}
-"""Field of a citation file -> the BibTeX field that has the same value."""
+"""Field of a citation file -> equivalent BibTeX field."""
 
 
 def _author(name: str) -> dict[str, str]:
@@ -166,6 +166,6 @@ def _author(name: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Return a BibTeX text on one line, with characters instead of the commands for accents."""
+    """Return a BibTeX text as one line, with commands for accents replaced by accented characters."""
     accented = _ACCENT.sub(lambda match: unicodedata.normalize("NFC", match[2] + _COMBINING[match[1]]), text)
     return " ".join(accented.replace("--", "–").split())

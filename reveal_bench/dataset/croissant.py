@@ -1,12 +1,12 @@
-"""``croissant.json``: a dataset folder described for machines, with the fields of responsible AI.
+"""``croissant.json``: machine-readable description of a dataset folder, with the fields on responsible AI (RAI).
 
-Written for Croissant 1.1 and its RAI vocabulary 1.0 (MLCommons). Every Parquet file is a FileObject with its sha256;
-the files of one config are a FileSet, its rows a RecordSet whose fields follow the config's Features; `<config>_splits`
-lists the splits, and the value of the field `split` comes from a file's name. The prose is taken from the sections of
+The format is Croissant 1.1 with the RAI vocabulary 1.0 (MLCommons). Every Parquet file is a FileObject with its sha256.
+The files of a config form a FileSet, and its rows a RecordSet whose fields follow the config's Features.
+`<config>_splits` lists the splits; the field `split` is derived from a file's name. Prose comes from the sections of
 the card's template; page, creators, date and use conditions come from :mod:`reveal_bench.dataset.origin`. The same
 folder and card always give the same text.
 
-Croissant's descriptions are made from the sections of a card template, without their tables.
+The descriptions are the sections of a card template without their tables.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _CODE = re.compile(r"^```\w*\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def section_prose(template: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return heading -> plain text of every section of a card.
+    """Return a dict from heading to plain text of a card's sections.
 
-    Code, tables and headings are left out, and so is every sentence with a placeholder that `values` does not fill.
-    Paragraphs are divided by one blank line.
+    Code, tables, headings and sentences with a placeholder that `values` does not fill are left out. A blank line
+    separates paragraphs.
     """
     _, body = front_matter(template)
     return {heading: _plain(text, values) for heading, text in sections(body).items()}
@@ -76,12 +76,12 @@ RAI = {
     "rai:dataUseCases": ("Intended and out-of-scope use",),
     "rai:dataReleaseMaintenancePlan": ("Maintenance",),
 }
-"""RAI field -> sections of the card that its text comes from."""
+"""RAI field -> sections of the card that provide its text."""
 REQUIRED = (
     "@context", "@type", "conformsTo", "description", "license", "name", "url", "creator", "datePublished",
     "distribution",
 )  # fmt: skip
-"""Fields that every dataset must have: specification 1.1, "Required" and "Modified and Added Properties"."""
+"""Fields that specification 1.1 requires ("Required", "Modified and Added Properties")."""
 DATA_TYPES = {
     "string": "sc:Text", "bool": "sc:Boolean", "int8": "cr:Int8", "int16": "cr:Int16", "int32": "cr:Int32",
     "int64": "cr:Int64", "float32": "cr:Float32", "float64": "cr:Float64",
@@ -110,7 +110,7 @@ CONTEXT: Json = {
     "description": {"@container": "@language"},
     **{term: f"cr:{term}" for term in _TERMS.split()},
 }
-"""The context that the specification gives for version 1.1, with its vocabularies of use conditions and provenance."""
+"""The JSON-LD context of specification 1.1, with the vocabularies for use conditions and provenance."""
 
 
 def render_croissant(
@@ -125,12 +125,12 @@ def render_croissant(
 
     Parameters
     ----------
-    files : dict from path relative to the folder to (sha256, bytes), of every file that is described
+    files : dict from path, relative to the folder, to (sha256, size in bytes) of the described files
 
     Raises
     ------
     ValueError
-        If a section of the card's template that a RAI field needs has no prose.
+        If a section of the card's template has no prose, but a RAI field needs it.
     """
     template = card_template(benchmark)
     title = ("Synthetic stand-in for " if synthetic else "") + benchmark.title
@@ -157,7 +157,7 @@ def render_croissant(
 
 
 def _description(prose: Mapping[str, str], synthetic: bool) -> str:
-    made_up = "SYNTHETIC: every picture and reference was drawn by a program. " if synthetic else ""
+    made_up = "SYNTHETIC: a program drew every picture and reference. " if synthetic else ""
     return f"{made_up}{prose.get('Summary', '')}\n\nNot for clinical use."
 
 
@@ -173,11 +173,11 @@ def _rai(prose: Mapping[str, str], benchmark: Benchmark, synthetic: bool) -> dic
     empty = sorted(name for name, text in fields.items() if not text)
     if empty:
         places = ", ".join(f"{name} from {' and '.join(RAI[name])}" for name in empty)
-        raise ValueError(f"{template_name(benchmark)}: sections must hold prose for {places}")
+        raise ValueError(f"{template_name(benchmark)}: sections must contain prose for {places}")
     if not synthetic:
         return fields
     return {
-        name: f"Of the real set, of which this one is a synthetic stand-in: {text}" for name, text in fields.items()
+        name: f"About the real dataset, for which this is a synthetic stand-in: {text}" for name, text in fields.items()
     }
 
 
@@ -222,7 +222,7 @@ def _record_sets(
 
 
 def _record_set(config: str, splits: Sequence[str], features: Features, ending: str) -> Iterator[Json]:
-    """Yield the record sets of a config's splits and of its rows; `ending` follows the split in the files' names."""
+    """Yield two record sets: a config's splits and its rows. `ending` is what follows the split in file names."""
     listing = f"{config}_splits"
     yield {
         "@type": "cr:RecordSet",
@@ -238,12 +238,12 @@ def _record_set(config: str, splits: Sequence[str], features: Features, ending: 
         "@type": "cr:Field",
         "@id": f"{config}/split",
         "name": "split",
-        "description": "Split that the row belongs to.",
+        "description": "Split of the row.",
         "dataType": "sc:Text",
         "source": {
             "fileSet": {"@id": f"{config}-files"},
             "extract": {"fileProperty": "fullpath"},
-            # mlcroissant makes a glob of this to filter by split, and applies it to the bare name when it joins
+            # mlcroissant turns this into a glob to filter by split, and in joins applies it to the bare name
             "transform": {"regex": f"(?:{config}/)?([^/]+?)(?:{ending})?$"},
         },
         "references": {"field": {"@id": f"{listing}/name"}},
@@ -258,7 +258,7 @@ def _record_set(config: str, splits: Sequence[str], features: Features, ending: 
 
 
 def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
-    """Return the field of a column, or of the part of a column at `path`."""
+    """Return the field for a column or for a nested part of a column; `path` has the names from outer to inner."""
     from datasets import Image
 
     shape, inner = _array(feature)
@@ -275,7 +275,7 @@ def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
         field["dataType"] = "sc:ImageObject"
         path = (*path, "bytes")
         if shape:
-            field["repeated"] = True  # without it mlcroissant 1.1 reads no list of pictures
+            field["repeated"] = True  # mlcroissant 1.1 needs this to read lists of pictures
     else:
         field["dataType"] = _data_type(inner)
     codes = ", ".join(f"{code} {name}" for code, name in enumerate(getattr(inner, "names", None) or ()))
@@ -288,7 +288,7 @@ def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
 
 
 def _array(feature: Any) -> tuple[list[int], Any]:
-    """Return (lengths of the nested lists, type of the innermost items); a length that varies is -1."""
+    """Return (lengths of the nested lists, type of the innermost items); -1 stands for a variable length."""
     shape = []
     while hasattr(feature, "feature"):
         shape.append(getattr(feature, "length", -1))

@@ -1,11 +1,11 @@
-"""Differences between two versions of a dataset folder, for the notes of a refresh.
+"""Differences between two versions of a dataset folder, for release notes.
 
-Rows are matched by the key of the main config (image, study or task). First every row is reduced to one digest per
-column; only rows that differ are read again and compared in full, so that neither folder is in memory as a whole.
-Pictures are compared by the hash of their pixels.
+Rows are matched by the key of the main config (image, study or task).
 
-Unless the private folders are given, splits with private references report only their number of rows, and the public
-rows that moved into or out of them according to the public manifests.
+Each row is first reduced to a digest per column; only rows that differ are read again and compared in full, so that
+neither folder must fit into memory. Pictures are compared by the hash of their pixels. Without the private folders,
+only two facts are reported for splits with private references: the number of rows, and the rows that became private or
+public according to the manifests.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from reveal_bench.masks import Rle, decode_mask
 from reveal_bench.words import count_text
 
 SHOWN = 20
-"""Largest number of ids or changes of one sort that the text lists."""
+"""Largest number of entries in a section of the text."""
 CODED = {"labels", "label_status", "label_vector", "annotations", "points", "missing"}
-"""Columns that differ if the vocabulary differs."""
+"""Columns whose values change if the vocabulary changes."""
 STATUS = {1: "present", 0: "absent", -1: "uncertain", None: "unlabelled"}
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A row that moved to another split, with both splits."""
+    """A row that moved from one split to another."""
 
     key: str
     before: str
@@ -42,7 +42,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Relabelled:
-    """A finding whose status was `before` and is now `after`: present, absent, uncertain or unlabelled."""
+    """A finding whose status changed; a status is "present", "absent", "uncertain" or "unlabelled"."""
 
     key: str
     finding: str
@@ -52,9 +52,9 @@ class Relabelled:
 
 @dataclass(frozen=True, slots=True)
 class Redrawn:
-    """A drawing that was added, removed or changed.
+    """A reader's drawing of a finding that was added, removed or changed.
 
-    `iou` compares the two masks or, without them, the two tight boxes.
+    `iou` compares the masks of the two versions or, without masks, the tight boxes.
     """
 
     key: str
@@ -66,20 +66,20 @@ class Redrawn:
 
 @dataclass
 class FolderDiff:
-    """All differences between two versions; pairs are (before, after).
+    """All differences between two versions; all pairs are (before, after).
 
     Attributes
     ----------
     findings : findings removed from the vocabulary, and findings added to it
-    columns : (config, column, type before, type after) of every column that was added, was removed (type None) or has
-        another type
-    rows : (config, split) -> numbers of rows in both versions, if they differ or only one version has the split
-    added, removed : split -> keys of rows
-    held : split -> keys of rows that were public and are now in a private holdout
-    released : split -> keys of rows that were in a private holdout and are now public
-    other : column -> keys of rows in which it differs, beyond labels, drawings and pixels
-    repictured : keys of rows with other pixels
-    unhashed : keys of rows whose pixels cannot be compared, because one version has no hash of them
+    columns : (config, column, type before, type after) of every column that was added or removed (type None) or has a
+        new type
+    rows : dict from (config, split) to numbers of rows, None in a version without the split; only if the numbers differ
+    added, removed : dict from split to keys of rows
+    held : dict from split before to keys of rows that were public and are now in a private holdout
+    released : dict from split after to keys of rows that were in a private holdout and are now public
+    other : dict from column to keys of rows that differ in it; labels, drawings and pixels are excluded
+    repictured : keys of rows whose pixels differ
+    unhashed : keys of rows whose pixels cannot be compared, because one version has no hash of the pixels
     """
 
     benchmark: str
@@ -106,12 +106,12 @@ class FolderDiff:
         return not any((*lists, *gone, *self.findings, self.repictured, self.unhashed, self.other))
 
     def to_document(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return all differences as JSON values."""
         rows = [{"config": c, "split": s, "before": a, "after": b} for (c, s), (a, b) in self.rows.items()]
         return {"schema": 1, **asdict(self), "rows": rows}
 
     def to_text(self) -> str:
-        """Return the differences as Markdown, for people and a changelog."""
+        """Return the differences as Markdown, for release notes."""
         before, after = self.versions
         lines = [f"{self.benchmark} {before} -> {after}"]
         if self.is_empty:
@@ -123,8 +123,8 @@ class FolderDiff:
         for heading, keys in (
             ("Added to {}", self.added),
             ("Removed from {}", self.removed),
-            ("Of {}, now in the private holdout", self.held),
-            ("In {}, before in the private holdout", self.released),
+            ("Moved from {} to the private holdout", self.held),
+            ("Moved from the private holdout to {}", self.released),
         ):
             for split, names in keys.items():
                 lines += _section(heading.format(split), names)
@@ -133,23 +133,23 @@ class FolderDiff:
         lines += _section("Relabelled", labels)
         lines += _section("Redrawn", [_redrawn_text(drawing) for drawing in self.redrawn])
         lines += _section("Other pixels", self.repictured)
-        lines += _section("No hash to compare the pixels by", self.unhashed)
+        lines += _section("No hash to compare pixels", self.unhashed)
         for name, changed in self.other.items():
             lines += _section(f"Other {name}", changed)
         return "\n".join(lines) + "\n"
 
 
 def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None) -> FolderDiff:
-    """Compare two dataset folders, `a` before and `b` after.
+    """Return the differences between two dataset folders, `a` before and `b` after.
 
     Parameters
     ----------
-    holdouts : the two private folders, to be compared as well
+    holdouts : (before, after), the private folders, which are then also compared
 
     Raises
     ------
     ValueError
-        If one is not a dataset folder, or they belong to different benchmarks.
+        If a folder is not a dataset folder, or the folders belong to different benchmarks.
     """
     before, after = open_folder(Path(a)), open_folder(Path(b))
     if before.info.benchmark != after.info.benchmark:
@@ -177,7 +177,7 @@ def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None)
 
 
 Digests = dict[str, tuple[str, dict[str, bytes]]]
-"""Key -> (split, column -> digest)."""
+"""Dict from key to (split, dict from column to digest)."""
 
 
 def _main_rows(folders: Sequence[DatasetFolder]) -> Iterator[tuple[str, str, Row]]:
@@ -204,7 +204,7 @@ def _full_rows(folders: Sequence[DatasetFolder], keys: set[str]) -> dict[str, Ro
 
 
 def _held(folder: DatasetFolder) -> set[str]:
-    """Return the keys that the public manifest of a private split names."""
+    """Return the keys of private rows, which the public manifests name."""
     tables = [table for table in tables_of(folder) if table.config == MANIFEST and table.split in folder.private_splits]
     key = folder.kind.key
     return {row[key] for table in tables for batch in read_table(table, [key]) for row in batch}
@@ -251,7 +251,7 @@ def _compare_rows(
 
 
 def _places(column: str, old: Any, new: Any) -> list[str]:
-    """Return the differing fields of a column with equally many structs in both versions, else the column."""
+    """Return the fields that differ between two lists of structs of equal length, else the whole column."""
     if not (isinstance(old, list) and isinstance(new, list)) or len(old) != len(new):
         return [column]
     if not all(isinstance(entry, dict) for entry in (*old, *new)):
@@ -287,7 +287,7 @@ def _redrawn(key: str, old: Mapping[tuple[str, str], Row], new: Mapping[tuple[st
 
 
 def _iou(was: Row, now: Row) -> float | None:
-    """Return the IoU of the masks or, without them, of the tight boxes; None if neither can be compared."""
+    """Return the IoU of the masks or, without masks, of the tight boxes; None if neither can be compared."""
     if was["rle"] is not None and now["rle"] is not None:
         if was["rle"]["size"] != now["rle"]["size"]:
             return None
@@ -313,8 +313,8 @@ def _pixels(row: Row) -> list[str | None]:
 def _pixel_changes(old: Sequence[str | None], new: Sequence[str | None]) -> tuple[bool, bool]:
     """Return (repictured, unhashed).
 
-    The first is True if a picture has other pixels or the number of pictures changed, the second if only one version
-    has a picture's hash.
+    `repictured` is True if the pixels of a picture or the number of pictures changed, `unhashed` if only one version
+    has the hash of a picture.
     """
     if len(old) != len(new):
         return True, False
@@ -334,7 +334,7 @@ def _schemas(folder: DatasetFolder) -> dict[tuple[str, str], str]:
 
 
 def _type_text(kind: object) -> str:
-    """Return a column's type; lists of fixed length, which format 1 had, count as lists of any length."""
+    """Return a column's type as text; format 1's lists of fixed length are written as lists of any length."""
     return re.sub(r">\[\d+\]", ">", " ".join(str(kind).split()).replace("fixed_size_list<", "list<"))
 
 
@@ -360,7 +360,7 @@ def _row_counts(folders: Sequence[DatasetFolder]) -> dict[tuple[str, str], int]:
                 continue  # made from the rows
             is_closed = folder.info.splits.get(table.split, {}).get("references") == "private"
             if table.config == MANIFEST and (number > 0 or not is_closed):
-                continue  # it has as many rows as the main config of the split
+                continue  # has as many rows as the main config of the split
             place = (table.config, table.split)
             counts[place] = counts.get(place, 0) + pq.read_metadata(table.path).num_rows
     return counts
@@ -370,14 +370,14 @@ def _rows_text(before: int | None, after: int | None) -> str:
     if before is None:
         return f"new, {count_text(after or 0, 'row')}"
     if after is None:
-        return f"gone, it had {count_text(before, 'row')}"
+        return f"removed, had {count_text(before, 'row')}"
     return f"{before:,} -> {count_text(after, 'row')}"
 
 
 def _column_text(name: str, before: str | None, after: str | None) -> str:
     if before is None:
         return f"new column {name}"
-    return f"column {name} is gone" if after is None else f"column {name} is of another type"
+    return f"column {name} was removed" if after is None else f"column {name} has another type"
 
 
 def _redrawn_text(drawing: Redrawn) -> str:

@@ -1,8 +1,8 @@
-"""Readers' drawings on a radiograph, as a transparent layer for a smaller copy of it.
+"""Drawing of readers' masks, boxes and points as a transparent layer over a small copy of a radiograph.
 
-Each finding of a picture has a number and a colour of :data:`PALETTE` (Okabe and Ito's, which colour-blind people can
-distinguish). The number is also drawn on the picture, so that readers need not rely on colour. Masks are outlines,
-filled for the ground truth; boxes are rectangles; points are rings.
+Each finding of a picture has a number and a colour of :data:`PALETTE` (Okabe and Ito's palette, which colour-blind
+people can distinguish). The number is drawn on the picture, so that nobody needs to rely on colour. Masks are drawn as
+outlines (also filled for the ground truth), boxes as rectangles, points as rings.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TAG_PX = 17
 
 @dataclass
 class FindingDrawing:
-    """The drawing of one reader (or several of one kind) for one finding, in pixels of the full picture.
+    """Drawings of a finding by a reader (or by several readers of the same kind), in pixels of the full-size picture.
 
     Attributes
     ----------
     number : number of the finding on this picture, from 1
-    is_reference : True for the ground truth, which is drawn filled
+    is_reference : True for the ground truth, whose masks are filled
     """
 
     number: int
@@ -50,7 +50,7 @@ class FindingDrawing:
 
     @property
     def what(self) -> str:
-        """Shapes in the drawing, such as "mask, 2 points"."""
+        """Description of the shapes, such as "mask, 2 points"."""
         counts = (("mask", len(self.rles)), ("box", 0 if self.rles else len(self.boxes)), ("point", len(self.points)))
         return ", ".join(name if n == 1 else count_text(n, name) for name, n in counts if n)
 
@@ -58,7 +58,7 @@ class FindingDrawing:
 def draw_layer(
     drawings: Sequence[FindingDrawing], size: tuple[int, int], full: tuple[int, int], *, fill: int = FILL_ALPHA
 ) -> PILImage.Image:
-    """Return a transparent RGBA picture of `size` (width, height) with the drawings of a radiograph of size `full`.
+    """Return a transparent RGBA picture of `size` (width, height) with the drawings for a radiograph of size `full`.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _box(
 
 
 def _outline(mask: BoolMask, fill: int) -> PILImage.Image:
-    """Return the opacity of a mask: a line of two pixels along its edge, and `fill` inside."""
+    """Return the opacity of each pixel of a mask: full along its edge (two pixels wide), `fill` inside."""
     from PIL import Image
 
     inner = mask.copy()
@@ -121,7 +121,7 @@ def _outline(mask: BoolMask, fill: int) -> PILImage.Image:
 def _tag(
     canvas: PILImage.Image, drawing: FindingDrawing, tags: list[tuple[float, float]], full: tuple[int, int]
 ) -> None:
-    """Write the finding's number in its mask or box or beside its point, and next to `tags` already there."""
+    """Write the finding's number in its mask or box or beside its point, without covering earlier `tags`."""
     from PIL import ImageDraw, ImageFont
 
     if not drawing.is_reference and drawing.rles:

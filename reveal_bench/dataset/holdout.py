@@ -1,12 +1,12 @@
 """Division of a split into a released and a private half, by patient.
 
-Patients are ordered by a hash of the seed and their id, and the first part of that order becomes private. The order of
-two patients does not depend on other patients, so if a dataset grows or shrinks by a few patients, only a few at the
-boundary change sides. If the halves of an earlier version are given, no patient changes sides. No patient is in both
-halves. The rows of the two halves are also ordered by such a hash, because the order of a source's table may reveal its
-contents. If records are already divided, they are only checked and ordered.
+Patients are sorted by a hash of the seed and their id, and the first of them become private. No patient is in both
+halves. The order of two patients does not depend on other patients, so if a dataset grows or shrinks by a few patients,
+only a few patients change to the other half. If the halves of an earlier version are given, no patient changes. The
+rows of each half are also sorted by such a hash, because the order of a source's table may reveal its contents. If
+records are already divided, they are only checked and sorted.
 
-With several draws, each by its own hash, the draw with the most similar halves is used
+If several random divisions are drawn, each with its own hash, the division with the most similar halves is used
 (:func:`reveal_bench.dataset.balance.best_draw`).
 """
 
@@ -32,7 +32,7 @@ RELEASED, HOLDOUT = "released", "holdout"
 
 
 def shuffle_key(seed: int | str, key: str) -> bytes:
-    """Return bytes by which to sort `key` into the order of a seed."""
+    """Return a sort key for `key`: a hash that depends on `seed`."""
     return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
 
 
@@ -44,19 +44,20 @@ def divide_patients(
     private_before: Collection[str] = (),
     released_before: Collection[str] = (),
 ) -> set[str]:
-    """Return the patients of the holdout, drawn by a hash of seed and id.
+    """Return the patients of the holdout, drawn at random from `patient_ids`.
 
     Parameters
     ----------
-    patient_ids : ids, repeated or not
-    fraction : share of the patients, in (0, 1); the number is rounded half up and both halves get at least one
-    private_before, released_before : patients of an earlier version, who stay on their side; the number of private
-        patients is then the fraction, or the patients who must be private if these are more
+    patient_ids : ids of the patients; repetitions do not matter
+    fraction : proportion of private patients, in (0, 1); their number is rounded half up, and each half gets at least
+        one patient
+    private_before, released_before : patients of an earlier version, who stay in their half, even if more patients must
+        then be private than `fraction` says
 
     Raises
     ------
     ValueError
-        If `fraction` is out of range, there are fewer than two patients, a patient was on both sides before, or the
+        If `fraction` is out of range, there are fewer than two patients, a patient was in both halves before, or the
         earlier version leaves one half empty.
 
     Examples
@@ -73,13 +74,13 @@ def divide_patients(
         raise ValueError(f"a holdout needs at least 2 patients to divide, got {len(patients)}")
     both = set(private_before) & set(released_before)
     if both:
-        raise ArgumentError("previous", "must have each patient on one side", f"{min(both)!r} on both")
+        raise ArgumentError("previous", "must have each patient in only one half", f"{min(both)!r} in both")
     n_private = min(max(math.floor(fraction * len(patients) + 0.5), 1), len(patients) - 1)
     private = patients & set(private_before)
     free = sorted(patients - private - set(released_before), key=lambda patient: shuffle_key(seed, patient))
     private |= set(free[: max(n_private - len(private), 0)])
     if not private or private == patients:
-        raise ArgumentError("previous", "must leave patients for both halves", "all of them on one side")
+        raise ArgumentError("previous", "must leave patients for both halves", "all patients in one half")
     return private
 
 
@@ -90,8 +91,8 @@ class Division:
     Attributes
     ----------
     fraction, seed, private_before, released_before : as in :func:`divide_patients`
-    best_of : number of draws, of which the best balanced is used; the first draw uses the seed unchanged
-    is_predivided : True if the records are already divided, as the splits "released" and "holdout"
+    best_of : number of random divisions, of which the best balanced is used; the first uses `seed` unchanged
+    is_predivided : True if the records are already divided into the splits "released" and "holdout"
     retire : True if formerly private patients may be released
     overwritten : (private, released) patients in the folders that are replaced
     private_keys : keys of the rows that were private in the earlier version and in the folder that is replaced
@@ -108,19 +109,22 @@ class Division:
     private_keys: frozenset[str] = frozenset()
 
     def check(self, spools: Mapping[str, Spool]) -> None:
-        """Check the patients against the earlier version's.
+        """Check that patients of the earlier version stay in their half.
 
         Raises
         ------
         BuildError
-            With every patient of divided records who is in both halves, or in the wrong half given the earlier version
-            and the folders that are replaced.
+            For records that are already divided: with every patient who is in both halves, or not in the same half as
+            in the earlier version and in the folders that are replaced.
         ValueError
-            If no patient was in the earlier version, so that its halves cannot be continued.
+            If the earlier version has no patient in common with this one.
         """
         before = self.private_before | self.released_before
         if before and before.isdisjoint(row["patient_id"] for spool in spools.values() for row, _ in spool.rows()):
-            rule = "must have a patient in common with this version: ids made with another secret (`id_key`) have none"
+            rule = (
+                "must have a patient in common with this version; ids made with different secrets (`id_key`) "
+                "never agree"
+            )
             raise ArgumentError("previous", rule, "no such patient", ("id_key",))
         if not self.is_predivided:
             return
@@ -134,38 +138,41 @@ class Division:
                 if split == HOLDOUT and patient in released_before:
                     problems.append(Problem(split, None, "patient_id", "must not have been released before", patient))
                 elif split != HOLDOUT and patient in private:
-                    problems.append(Problem(split, None, "patient_id", "must not be in the holdout, too", patient))
+                    problems.append(Problem(split, None, "patient_id", "must not also be in the holdout", patient))
                 elif split != HOLDOUT and patient in private_before and not self.retire:
-                    rule = "must stay private, unless the holdout is retired"
+                    rule = "must stay private unless the holdout is retired"
                     problems.append(Problem(split, None, "patient_id", rule, patient))
         if problems:
             raise BuildError(list(dict.fromkeys(problems)))
 
     def check_released(self, split_of: Mapping[str, str], key: str) -> None:
-        """Raise BuildError if a row that was private is now public, unless the holdout is retired.
+        """Raise BuildError if a formerly private row is now public, unless the holdout is retired.
 
         Parameters
         ----------
-        split_of : key of each public row -> its split
+        split_of : dict from key to split of each public row
         key : name of the key's column
         """
-        rule = "must stay private, as the folder that is replaced or `previous` lists it, unless the holdout is retired"
+        rule = (
+            "must stay private unless the holdout is retired, because `previous` or the replaced folder "
+            "lists it as private"
+        )
         if not self.retire and (unveiled := sorted(self.private_keys & split_of.keys())):
             raise BuildError([Problem(split_of[value], None, key, rule, value) for value in unveiled])
 
     def draw(self, patients: Sequence[str], columns: Sequence[Column], *, n_released: int = 0) -> Draws:
-        """Choose the rows of a split that become private.
+        """Return the division of a split's rows, with the best balance of `best_of` draws.
 
         Parameters
         ----------
         patients : patient of every row
-        columns : columns to balance the halves by, of the same rows
-        n_released : for records that are already divided, the number of rows at the beginning that are released
+        columns : columns of the rows by which the balance is judged
+        n_released : if the records are already divided, number of released rows, which come first
 
         Raises
         ------
         ValueError
-            If a patient of the folders that are replaced would change sides.
+            If a patient of the folders that are replaced would change to the other half.
         """
         if self.is_predivided:
             return best_draw([np.arange(len(patients)) >= n_released], columns)
@@ -177,19 +184,19 @@ class Division:
         private, released = self.overwritten
         if not (private or released):
             return
-        remedy = "or remove the old folders to draw a new holdout"
+        remedy = "or remove the replaced folders to draw a new holdout"
         if not is_private.keys() & (private | released):
-            rule = "must replace folders that have a patient in common with this build: use their key (`id_key`), "
+            rule = "must replace folders that have a patient in common with this build: use the same `id_key`, "
             raise ArgumentError("overwrite", rule + remedy, "no such patient", ("id_key",))
         n_withdrawn = sum(is_private.get(patient, False) for patient in released)
         n_unveiled = sum(not is_private.get(patient, True) for patient in private)
         if n_withdrawn or n_unveiled:
             rule = (
-                "must leave the patients of the old folders released or private: use their `seed`, or name them as "
-                f"`previous` and `previous_holdout`, {remedy}"
+                "must leave each patient of the replaced folders in the same half: use the same `seed`, "
+                "or pass the replaced folders as `previous` and `previous_holdout`, {remedy}"
             )
             value = f"seed {self.seed}, with which {n_unveiled:,} private patients would be released and "
-            value += f"{n_withdrawn:,} released ones become private"
+            value += f"{n_withdrawn:,} released patients would become private"
             raise ArgumentError("overwrite", rule, value, ("seed", "previous", "previous_holdout"))
 
     def _drawn(self, patients: Sequence[str], number: int) -> BoolArray:
@@ -209,13 +216,13 @@ def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[
     Raises
     ------
     ValueError
-        If it is not a dataset folder, or none of its splits has references.
+        If `folder` is not a dataset folder, or none of the splits has references.
     """
     import pyarrow.parquet as pq
 
     shards = _reference_shards(folder, read_folder_info(folder).splits if splits is None else splits)
     if not shards:
-        raise ValueError(f"{folder} must hold references, got none")
+        raise ValueError(f"{folder} must contain references, got none")
     return frozenset(
         patient
         for shard in shards
@@ -228,9 +235,9 @@ def _reference_shards(folder: Path, splits: Iterable[str]) -> list[Path]:
 
 
 def private_keys(folder: Path | None, key: str) -> frozenset[str]:
-    """Return the keys, in column `key`, of the rows that the manifest of a dataset folder lists as private.
+    """Return the values of column `key` of the rows that a dataset folder's manifest lists as private.
 
-    None, a new folder and a folder whose rows have another key have no such row.
+    The result is empty for None, a new folder, and a folder of another kind of benchmark, whose key has another name.
     """
     import pyarrow.parquet as pq
 
@@ -244,7 +251,7 @@ def private_keys(folder: Path | None, key: str) -> frozenset[str]:
 
 
 def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the private and the released patients of folders that a holdout is about to replace."""
+    """Return (private, released) patients in the folders that a build with a holdout is about to replace."""
 
     def patients(folder: Path, split: str) -> frozenset[str]:
         info = _replaced(folder)
@@ -256,21 +263,22 @@ def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str
 def _replaced(folder: Path) -> FolderInfo | None:
     """Return the description of a dataset folder that a build replaces; None if the folder is new or empty.
 
-    A folder whose description is missing or damaged is refused, because it no longer lists its private patients.
+    A folder whose description is missing or damaged is refused, because its private patients cannot be determined.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
     try:
         return read_folder_info(folder)
     except ValueError as error:
-        rule = "must replace a dataset folder that can be read: remove any other folder first"
+        rule = "must only replace a readable dataset folder: remove any other folder first"
         raise ArgumentError("overwrite", rule, error) from None
 
 
 def check_overwritten(out: Path, holdout: Path | None) -> None:
-    """Raise ValueError if replacing the folder `out` would make public what it keeps private.
+    """Raise ValueError if replacing the folder `out` would make private references public.
 
-    It would if `out` is the private folder of a holdout, or a folder with a holdout that is built again without one.
+    This is so if `out` is the private folder of a holdout, or a folder with a holdout that is now built without a
+    holdout.
     """
     info = _replaced(out)
     if info is None:
@@ -278,11 +286,14 @@ def check_overwritten(out: Path, holdout: Path | None) -> None:
     splits = info.splits
     references = {entry.get("references") for entry in splits.values()}
     if references == {"private"} and _reference_shards(out, splits):
-        rule = "must not replace the private folder of a holdout by a public one: build elsewhere, or remove it"
+        rule = (
+            "must not replace the private folder of a holdout by a public folder: build elsewhere, or remove "
+            "the private folder"
+        )
         raise ArgumentError("overwrite", rule, out)
     if "private" in references and holdout is None:
-        rule = "must not replace a folder with a private holdout by one in which all references are public: "
-        rule += "give its `holdout`, or remove the folder to give up the holdout"
+        rule = "must not replace a folder with a private holdout by a folder in which all references are public: "
+        rule += "pass `holdout`, or remove the folder to give up its holdout"
         raise ArgumentError("overwrite", rule, out, ("holdout",))
 
 
@@ -299,7 +310,7 @@ def patients_before(
     if previous is None and previous_holdout is None:
         return frozenset(), frozenset()
     if previous is None or previous_holdout is None or holdout is None:
-        rule = "and `previous_holdout` must be given together, and with a `holdout`"
+        rule = "and `previous_holdout` must be given together, and only with a `holdout`"
         raise ArgumentError("previous", rule, others=("previous_holdout", "holdout"))
     return patients_of(previous_holdout), patients_of(previous)
 
@@ -314,7 +325,7 @@ def check_name(path: Path, *, what: str, overwrite: bool) -> None:
 
 
 def check_apart(out: Path, holdout: Path) -> None:
-    """Raise ValueError if one of the public and the private folder is, or contains, the other (links resolved)."""
+    """Raise ValueError if the public and the private folder are the same or one contains the other (links resolved)."""
     public, private = out.resolve(), holdout.resolve()
     if public == private or public in private.parents or private in public.parents:
-        raise ArgumentError("holdout", f"must be outside `out` ({out}) and must not contain it", holdout, ("out",))
+        raise ArgumentError("holdout", f"must neither be inside `out` ({out}) nor contain `out`", holdout, ("out",))

@@ -1,23 +1,24 @@
-"""Publication of a dataset folder to the Hugging Face Hub: one commit, one tag.
+"""Publication of a dataset folder to the Hugging Face Hub as one commit with one tag.
 
 Stages of :func:`publish`
 -------------------------
-1. every check of :mod:`reveal_bench.dataset.hub_checks`, without network;
-2. the repository: an existing one must have the requested visibility, and be empty or hold an earlier version of the
-   same benchmark; a missing one is created; then it is gated if the card has gate texts (``extra_gated_*``);
-3. one commit of all changes, including the card, on top of the commit that was read in 2; files that the folder lacks
-   are removed, except ``.gitattributes``;
-4. the Hub's files are compared with the checked ones, one by one, and its visibility and gate are read again;
-5. the tag.
+1. Run every check of :mod:`reveal_bench.dataset.hub_checks`, without network.
+2. Look at the repository. An existing repository must have the requested visibility, and be empty or contain an earlier
+   version of the same benchmark; a missing repository is created. It is gated (users must request access) if the card
+   has texts for requests (``extra_gated_*``).
+3. Make one commit of all changes, including the card, on top of the commit that stage 2 read. Files that the folder
+   lacks are removed, except ``.gitattributes``.
+4. Compare every file on the Hub with the checked file, and check the visibility and gate again.
+5. Set the tag.
 
-A tag never moves. If the tag names the folder's content, nothing is done; if it names another, that is an error. If
-`main` has the content already, as after an interruption between 3 and 5, only the tag is made. So repeating the same
-command is always safe.
+A tag never moves. If the tag already exists, nothing is done if its content equals the folder; otherwise this is an
+error. If `main` already has the folder's content, for example after an interruption between stages 3 and 5, only the
+tag is made. Repeating the same command is therefore always safe.
 
 `HF_ENDPOINT` chooses the Hub (`huggingface_hub` reads it when it is imported); `endpoint` overrides it.
 
-This module also compares a checked folder with its repository: whether it may be published there, which files differ,
-and whether all files arrived.
+Functions of this module also check whether a repository is suitable for a folder, which files differ, and whether all
+files arrived.
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ __all__ = [
 ]
 
 KEPT = ".gitattributes"
-"""The Hub's own file."""
+"""File that the Hub itself maintains."""
 
 _PLACEHOLDERS = {KEPT, "README.md", "LICENSE", ".gitignore"}
-"""Files of a repository made on the web page, which may be replaced."""
+"""Files of a new repository created on the web page, which may be replaced."""
 
 
 def read_remote(repository: Repository, publication: Publication) -> tuple[State | None, dict[str, RemoteFile]]:
-    """Return (state, files) of the repository for a publication; (None, {}) if it is missing.
+    """Return (state, files) of a repository; (None, {}) if it is missing.
 
-    A repository that the publication may not go to is refused. Nothing is sent, made or changed.
+    A repository that is unsuitable for the publication raises an error. Nothing is sent or changed.
     """
     state = repository.state()
     if state is None:
@@ -72,19 +73,19 @@ def read_remote(repository: Repository, publication: Publication) -> tuple[State
 
 
 def check_visibility(repository: Repository, publication: Publication, state: State) -> None:
-    """Refuse a public repository if a private one is requested, and the reverse."""
+    """Raise an error if the repository's visibility (public or private) is not the requested visibility."""
     if state.private != publication.private:
         must, got = ("private", "public") if publication.private else ("public", "private")
-        rule = f"must be {must}, as asked; it is never changed here"
+        rule = f"must be {must}, as requested; an existing repository's visibility is never changed"
         raise _refused(publication, [Problem(repository.url, None, "visibility", rule, got)])
 
 
 def gate(repository: Repository, publication: Publication, state: State) -> None:
-    """Gate the repository if the card says so, and check that the Hub did it."""
+    """Require access requests for the repository if the card says so, and check that the Hub applied this."""
     if publication.gated and not state.gated:
         repository.gate()
         if not _seen(repository).gated:
-            raise HubError(f"{repository.url} must be gated, as the card says, and the Hub did not gate it")
+            raise HubError(f"{repository.url} must be gated, as the card says, but the Hub did not gate it")
 
 
 def _seen(repository: Repository) -> State:
@@ -101,28 +102,28 @@ def _refused(publication: Publication, problems: list[Problem]) -> PublishRefuse
 def check_repository(
     repository: Repository, publication: Publication, state: State, there: Mapping[str, RemoteFile]
 ) -> None:
-    """Refuse a repository that is not for this benchmark and kind of folder, and a tag that names other files."""
+    """Raise an error if the repository has another benchmark or kind of folder, or if the tag names other files."""
     problems = []
     if FOLDER_INFO in there and state.head is not None:
         remote, info = repository.read_info(state.head), publication.info
         if remote.get("benchmark") != info.benchmark:
-            rule = f"must be {info.benchmark}, as in the folder"
+            rule = f"must be {info.benchmark}, the benchmark of the folder"
             problems.append(Problem(repository.url, None, "benchmark", rule, repr(remote.get("benchmark"))))
         here, elsewhere = _references(info.splits), _references(remote.get("splits"))
         if here != elsewhere:
-            rule = f"must be {here}, as in the folder: a holdout and a public folder have a repository each"
+            rule = f"must be {here}, as in the folder: a holdout and a public folder need separate repositories"
             problems.append(Problem(repository.url, None, "references", rule, elsewhere))
         elif here == "public" and not publication.retires_holdout:
             problems += _released_problems(repository, publication, state)
     elif set(there) - _PLACEHOLDERS:
-        rule = "must belong to a dataset folder: these would be removed"
+        rule = "must belong to a dataset folder, because other files would be removed"
         some = ", ".join(sorted(set(there) - _PLACEHOLDERS)[:5])
         problems.append(Problem(repository.url, None, "files", rule, some))
     for tag in sorted({f"v{publication.info.version}", publication.tag} & set(state.tags)):
         changed, removed = difference(publication, repository.files(state.tags[tag]))
         if changed or removed:
             files = sorted({*changed, *removed})
-            rule = f"must be new, but {tag} exists with other content. Tags never move: build a new version"
+            rule = f"must be new, but {tag} exists with other content. Tags never move, so build a new version"
             got = f"{count_text(len(files), 'other file')}, {', '.join(files[:3])}"
             problems.append(Problem(repository.url, None, "tag", rule, got))
     if problems:
@@ -130,7 +131,7 @@ def check_repository(
 
 
 def _released_problems(repository: Repository, publication: Publication, state: State) -> list[Problem]:
-    """Return a problem if rows become public that were private in an earlier version and public in none."""
+    """Return a problem for rows that become public, but were private in an earlier version and never public."""
     import pyarrow.parquet as pq
 
     split_of: dict[str, str] = {}
@@ -139,7 +140,7 @@ def _released_problems(repository: Repository, publication: Publication, state: 
         split_of |= dict.fromkeys(keys, split)
     before = repository.keys(state.head, "private") if state.head is not None else set()
     if before and split_of.keys().isdisjoint(before | repository.keys(str(state.head), "public")):
-        rule = "must have a row in common with the version before: ids made with another secret have none"
+        rule = "must have a row in common with the previous version; ids made with different secrets never agree"
         return [Problem("manifest", None, "id", rule, "none")]
     splits = publication.info.splits
     public = {key: split for key, split in split_of.items() if splits[split].get("references") == "public"}
@@ -151,8 +152,8 @@ def _released_problems(repository: Repository, publication: Publication, state: 
         released = sorted(keys - known)
         if released:
             rule = (
-                f"must not hold what was private in {tag}: build with `previous` and `previous_holdout`,"
-                " or publish with `retire_holdout` if its holdout is retired"
+                f"must not be public, because the row was private in {tag}: build with `previous` and "
+                "`previous_holdout`, or publish with `retire_holdout` if that holdout is retired"
             )
             count = count_text(len(released), "such row")
             problems.append(Problem(public[released[0]], released[0], "split", rule, count))
@@ -160,20 +161,20 @@ def _released_problems(repository: Repository, publication: Publication, state: 
 
 
 def _references(splits: object) -> str:
-    """Return "public" if one of the splits has public references, else "private"."""
+    """Return "public" if any split has public references, else "private"."""
     entries = splits.values() if isinstance(splits, dict) else ()
     is_public = any(isinstance(entry, dict) and entry.get("references") == "public" for entry in entries)
     return "public" if is_public else "private"
 
 
 def check_parent(repository: Repository, head: str | None, parent: str | None) -> None:
-    """Raise ParentMovedError if `parent` is given and is not the commit of `main`."""
+    """Raise ParentMovedError if `parent` is given and `main` is at another commit."""
     if parent is not None and (head is None or not head.startswith(parent)):
-        raise ParentMovedError(f"`main` of {repository.url} must be at {parent}, got {head}: nothing was published")
+        raise ParentMovedError(f"`main` of {repository.url} must be at {parent}, got {head}. Nothing was published")
 
 
 def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tuple[list[str], list[str]]:
-    """Return (files to send, files to remove), which make the repository's files, `there`, equal to the folder's."""
+    """Return (files to send, files to remove) that turn the repository's files (`there`) into the folder's."""
     changed = [
         name
         for name, sha256 in publication.files.items()
@@ -183,10 +184,10 @@ def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tup
 
 
 def check_sent(publication: Publication, sent: Mapping[str, str]) -> None:
-    """Refuse to commit a file that changed after it was checked; `sent` is path -> sha256."""
+    """Raise an error if a file changed after its check; `sent` is a dict from path to sha256."""
     altered = sorted(name for name, sha256 in sent.items() if sha256 != publication.files[name])
     if altered:
-        rule = "must not change while they are published"
+        rule = "must not change during publication"
         raise _refused(publication, [Problem(name, None, "sha256", rule, "another") for name in altered])
 
 
@@ -195,40 +196,41 @@ def check_arrived(repository: Repository, publication: Publication, commit: str)
     changed, removed = difference(publication, repository.files(commit))
     if changed or removed:
         raise HubError(
-            f"{repository.url} serves other files at {commit[:8]} than were sent "
-            f"({', '.join([*changed, *removed][:3])}): it is not tagged; look at the repository before you try again"
+            f"{repository.url} serves at {commit[:8]} other files than were sent "
+            f"({', '.join([*changed, *removed][:3])}). The commit is not tagged; check the repository "
+            "before you try again"
         )
     state = _seen(repository)
     must = "private" if publication.private else "public"
     if state.private != publication.private:
-        rule = f"{must}, as asked"
+        rule = f"{must}, as requested"
     elif publication.gated and not state.gated:
         rule = "gated, as the card says"
     else:
         return
     raise HubError(
-        f"{repository.url} must be {rule}, and somebody changed that during the upload: {commit[:8]} is on `main`, but"
-        " not tagged; look at its settings, then run the same command again"
+        f"{repository.url} must be {rule}, but this changed during the upload. {commit[:8]} is on `main`, "
+        "but not tagged; check the repository's settings, then run the same command again"
     )
 
 
 GROUP_BYTES = 256 << 20
-"""Largest group of large files that is sent at once, in bytes.
+"""Largest total size of the large files that are sent together, in bytes.
 
-After an interruption at most one group is sent again.
+After an interruption at most one such group is sent again.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """The published version, and its address on the Hub.
+    """The published version of a dataset folder, and its address on the Hub.
 
     Attributes
     ----------
-    commit, tag : the commit that holds the folder, and the tag that names it
-    url : page of that version
-    n_uploaded, n_unchanged, n_removed : numbers of files that the commit sent, that the repository already had, and
-        that it removed because the folder lacks them
+    commit, tag : id of the commit with the folder's files, and name of its tag
+    url : address of the page of this version
+    n_uploaded, n_unchanged, n_removed : numbers of files that were sent, that the repository already had, and that were
+        removed because the folder lacks them
     """
 
     repo_id: str
@@ -268,17 +270,17 @@ def publish(
     token : token of an account that may write; by default from HF_TOKEN or ``hf auth login``
     endpoint : address of the Hub
     message : first line of the commit
-    parent : commit that `main` must be at; by default the one at the beginning of the upload
+    parent : commit at which `main` must be; by default its commit at the beginning of the upload
     progress : called with (what, done, total) for checks and files
 
     Raises
     ------
     PublishRefusedError
-        With every reason why the folder or the repository is unsuitable. Nothing was changed.
+        With all reasons why the folder or the repository is unsuitable. Nothing was changed.
     ParentMovedError
-        If somebody else changed the repository meanwhile. Nothing was published.
+        If somebody else changed the repository during the upload. Nothing was published.
     HubError
-        If the Hub refused or did not answer.
+        If the Hub refused a request or did not answer.
     """
     publication = prepare(
         folder,
@@ -317,9 +319,9 @@ def publish_holdout(
 
     Parameters
     ----------
-    token : token only for this repository: must differ from `public_token` and from the token of HF_TOKEN or ``hf auth
-        login``
-    public_token : the token with which public folders are published, if it is neither of those
+    token : token with access to this repository only; must differ from `public_token` and from the token of HF_TOKEN or
+        ``hf auth login``
+    public_token : token for publishing public folders, if it is not the token of HF_TOKEN or ``hf auth login``
     folder, repo_id, tag, endpoint, message, parent, progress : as in :func:`publish`
 
     Raises
@@ -327,7 +329,7 @@ def publish_holdout(
     PublishRefusedError, ParentMovedError, HubError
         As in :func:`publish`.
     ValueError
-        If `token` is empty or is the public one.
+        If `token` is empty or is the token for public repositories.
     """
     check_holdout_token(token, public_token)
     publication = prepare_holdout(folder, repo_id, tag=tag, progress=progress)
@@ -343,7 +345,7 @@ def publish_holdout(
 
 
 def find_token(token: str | None = None) -> str:
-    """Return `token` or, if it is not given, the token of HF_TOKEN or ``hf auth login``.
+    """Return `token`, by default the token of HF_TOKEN or ``hf auth login``.
 
     Raises
     ------
@@ -359,18 +361,20 @@ def find_token(token: str | None = None) -> str:
 
 
 def check_holdout_token(token: str, public_token: str | None = None) -> None:
-    """Raise ValueError if `token` is empty or is also the token of public repositories."""
+    """Raise ValueError if `token` is empty or is also the token for public repositories."""
     from huggingface_hub import get_token
 
     if not token:
-        raise ArgumentError("token", "must be given for a holdout: none is looked up")
+        raise ArgumentError("token", "must be given for a holdout; no stored token is used")
     for other in (public_token, get_token()):
         if other and hmac.compare_digest(token.encode(), other.encode()):
-            raise ValueError("`token` of a holdout must be one of its own, got the token of the public repositories")
+            raise ValueError(
+                "`token` of a holdout must differ from the token for public repositories, got the same token"
+            )
 
 
 def check_there(publication: Publication, *, token: str | None = None) -> None:
-    """Raise the errors that :func:`send` would raise about an existing repository; nothing is sent, made or changed."""
+    """Raise the errors that :func:`send` would raise about an existing repository, without changing anything."""
     read_remote(Repository(publication.repo_id, token=find_token(token)), publication)
 
 
@@ -384,7 +388,7 @@ def send(
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
 ) -> PublishResult:
-    """Publish a folder that :func:`prepare` or :func:`prepare_holdout` checked, by stages 2 to 5 of the module's list.
+    """Publish a folder that :func:`prepare` or :func:`prepare_holdout` checked (stages 2 to 5 of the module docstring).
 
     Raises
     ------
@@ -400,7 +404,9 @@ def send(
         repository.create(private=publication.private)
         state = _seen(repository)
         _, there = read_remote(repository, publication)
-    tagged = state.tags.get(publication.tag)  # the tag names exactly this content, or the check would have refused
+    tagged = state.tags.get(
+        publication.tag
+    )  # the tag names exactly this content, otherwise the check would have failed
     changed, removed = difference(publication, there)
     head = state.head
     is_new = tagged is None and (head is None or bool(changed or removed))
@@ -416,7 +422,7 @@ def send(
         {name: publication.folder / name for name in changed}, group_bytes=group_bytes, progress=progress
     )
     check_sent(publication, {addition.path_in_repo: addition.upload_info.sha256.hex() for addition in additions})
-    state = _seen(repository)  # an upload may take hours: is it still as private as it was?
+    state = _seen(repository)  # an upload may take hours, during which the visibility may have changed
     check_visibility(repository, publication, state)
     gate(repository, publication, state)
     text = message or f"{publication.info.benchmark} {publication.info.version}"

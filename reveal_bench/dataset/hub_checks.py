@@ -1,22 +1,22 @@
-"""Rules for a dataset folder before it leaves the machine, checked without network.
+"""Checks of a dataset folder before publication, without network.
 
-:func:`prepare` and :func:`prepare_holdout` run every check and raise all reasons together as one
-:class:`PublishRefusedError`; a folder that passes becomes a :class:`Publication`, the list of its files with the
-checked sha256.
+:func:`prepare` and :func:`prepare_holdout` run every check and raise all problems together as one
+:class:`PublishRefusedError`. For a folder that passes, they return a :class:`Publication` with the checked sha256 of
+every file.
 
 Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 
-* a public repository takes only open or synthetic data; no switch overrides this;
+* only openly licensed or synthetic data may be published in a public repository; no option overrides this;
 * a private holdout and a public folder must not go to the same repository;
-* in a split with private references, rows hold only inputs, whatever their table is called
+* in a split with private references, the rows of every table may contain only inputs
   (:mod:`reveal_bench.dataset.tables`);
-* a folder with such a split goes to a public repository only after it was compared with its private holdout;
-* every file must be a regular file that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
+* a folder with such a split must be compared with its private holdout before it is published in a public repository;
+* every file must be a regular file that ``CHECKSUMS.json`` lists, but no link, hidden file, half-written file or code.
 
-The mode 0700 of a folder proves nothing about its contents (a umask gives it to every folder), so it is not a rule.
+The permissions of a folder are not checked: a umask can give every folder the mode 0700, so the mode proves nothing.
 
-The checks read every Parquet file of the folder, whatever its config, so a table that is added later is checked as
-well. :mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
+The checks read every Parquet file of the folder, so tables that later versions add are also checked.
+:mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from reveal_bench.words import count_text
 
 
 def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> Iterator[Problem]:
-    """Yield problems of the holdout: references in private splits, or a holdout that is missing or another folder's.
+    """Yield a problem for references in private splits, and for a holdout that is missing or belongs to another folder.
 
     Parameters
     ----------
-    folder : the folder that is to be published
+    folder : folder to be published
     holdout : private folder of its holdout
-    is_public : whether the folder goes to a public repository; then it must be compared with its holdout
+    is_public : True for a public repository, for which the holdout is required
     """
     opened = open_folder(folder)
     for table in tables_of(opened):
@@ -86,29 +86,29 @@ def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Pro
             for row in batch:
                 counts.update(set(rule.faults(row)))
     except (pa.ArrowException, OSError):
-        return  # a damaged file, which `validate_folder` names
+        return  # the file is damaged, which `validate_folder` reports
     for column, n_rows in sorted(counts.items()):
-        text = "must be empty in a split whose references are private"
+        text = "must be empty, because the references of its split are private"
         yield Problem(table.name, None, column, text, f"a value in {count_text(n_rows, 'row')}")
 
 
 def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> Iterator[Problem]:
-    """Yield a problem if `private` is the holdout of another folder: then no leak could be found."""
+    """Yield a problem if `private` is the holdout of another folder, with which no leak could be found."""
     name, info = private.path.name, private.info
     if info.benchmark != public.info.benchmark:
-        rule = f"must be the folder's benchmark, {public.info.benchmark}"
+        rule = f"must be {public.info.benchmark}, the benchmark of the public folder"
         yield Problem(f"{name}/{FOLDER_INFO}", None, "benchmark", rule, info.benchmark)
     for split in info.splits:
         manifest = f"manifest/{split}.parquet"
         if not (public.path / manifest).is_file():
-            rule = f"must be a split of {public.path.name}, with its manifest"
+            rule = f"must also be a split with a manifest in {public.path.name}"
             yield Problem(f"{name}/{FOLDER_INFO}", split, "splits", rule, "no manifest")
         elif _manifest_ids(public, split) != _manifest_ids(private, split):
             yield Problem(manifest, None, "ids", f"must equal the ids of the manifest in {name}", "others")
 
 
 def _manifest_ids(folder: DatasetFolder, split: str) -> set[str]:
-    """Return the ids of every row, as text; nothing if a file is damaged, which `validate_folder` reports."""
+    """Return the ids in each row of a split's manifest, as texts; empty if a file is damaged."""
     import pyarrow as pa
 
     try:
@@ -133,7 +133,7 @@ _HALF_WRITTEN = (".part", ".tmp", ".incomplete", ".lock", ".crdownload")
 
 
 class PublishRefusedError(ValueError):
-    """The reasons why a folder may not be published; `problems` has all of them, the message the first ones."""
+    """The error of a folder that may not be published; `problems` lists all reasons, the message only the first."""
 
     def __init__(self, what: str, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
@@ -150,12 +150,12 @@ class Publication:
 
     Attributes
     ----------
-    files : dict from path in the folder, with "/", to the sha256 that was checked; ``CHECKSUMS.json`` is in it
+    files : dict from path in the folder (with "/") to checked sha256, including ``CHECKSUMS.json``
     n_bytes : total size of the files
-    private : visibility that the repository must have
-    is_holdout : whether the folder has the references of a holdout
-    gated : whether people must ask for access, because the card has texts for that (``extra_gated_*``)
-    retires_holdout : whether the folder may have rows that were private in an earlier version
+    private : True if the repository must be private
+    is_holdout : True for the private folder of a holdout
+    gated : True if users must request access, because the card has texts for requests (``extra_gated_*``)
+    retires_holdout : True if rows that were private in an earlier version may be public
     """
 
     folder: Path
@@ -187,11 +187,11 @@ def prepare(
     ----------
     folder : dataset folder, as :func:`reveal_bench.dataset.build.build_folder` writes it
     repo_id : "organization/name"
-    private : visibility of the repository
+    private : True for a private repository, False for a public repository
     tag : "vX.Y.Z"; by default "v" and the folder's version
-    holdout : private folder of its holdout, whose contents must not be in `folder`; required for a public repository if
-        the dataset has a holdout
-    retire_holdout : rows that were private in an earlier version may be released
+    holdout : private folder of the dataset's holdout, whose contents must not be in `folder`; required for a public
+        repository if the dataset has a holdout
+    retire_holdout : True if rows that were private in an earlier version may be released
     load : also load the folder as users will, see :func:`reveal_bench.dataset.validate.validate_folder`
     progress : called with (what, done, total) for the groups of rules and for the rows of each table
 
@@ -223,7 +223,7 @@ def prepare_holdout(
     Raises
     ------
     PublishRefusedError
-        With every reason; one is that the folder holds a split with public references.
+        With all reasons, such as that the folder contains a split with public references.
     """
     folder = Path(folder)
     info = read_folder_info(folder)
@@ -249,7 +249,7 @@ def _prepared(
 ) -> Publication:
     problems: list[Problem] = []
     for n_done, check in enumerate(checks.values(), start=1):
-        # two checks may find the same fault at the same place: one report is enough
+        # two checks may find the same problem, which is reported once
         known = {(problem.file, problem.row, problem.field) for problem in problems}
         problems += [problem for problem in check() if (problem.file, problem.row, problem.field) not in known]
         if progress is not None:
@@ -270,7 +270,7 @@ def _tag(info: FolderInfo, tag: str | None) -> str:
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """Return file -> sha256 from ``CHECKSUMS.json``; `validate_folder` reports problems of that file."""
+    """Return a dict from file to sha256, as ``CHECKSUMS.json`` lists them; `validate_folder` reports its problems."""
     try:
         listed = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -296,15 +296,15 @@ def _stray_problems(folder: Path, repo_id: str) -> Iterator[Problem]:
             relative = path.relative_to(folder).as_posix()
             got = _stray(path, script, is_listed=relative in listed or relative == CHECKSUMS or path.is_dir())
             if got is not None:
-                yield Problem(CHECKSUMS, relative, "files", "must be plain data files that it lists", got)
+                yield Problem(CHECKSUMS, relative, "files", "must be regular data files that CHECKSUMS.json lists", got)
         directories[:] = [name for name in directories if not name.startswith(".")]
     if len(listed) >= MAX_FILES:
-        rule = f"must be fewer than {MAX_FILES:,}, because a commit may not have more: write larger shards"
+        rule = f"must be fewer than {MAX_FILES:,}, the limit of a commit: write larger shards"
         yield Problem(CHECKSUMS, None, "files", rule, f"{len(listed):,}")
 
 
 def _stray(path: Path, script: str, *, is_listed: bool) -> str | None:
-    """Return the problem of an entry of the folder, or None."""
+    """Return the problem of a file or folder in the dataset folder, or None."""
     if path.is_symlink():
         return "a link"
     if path.name.startswith(".") and path.name != ZENODO:
@@ -326,19 +326,23 @@ def _licence_problems(folder: Path, info: FolderInfo, *, private: bool) -> Itera
         rule = f"must be one of {', '.join(BENCHMARKS)}, whose licences are known"
         yield Problem(FOLDER_INFO, None, "benchmark", rule, repr(info.benchmark))
     elif not (private or info.synthetic or benchmark.licence == "open"):
-        rule = f"must be openly licensed for a public repository: the terms of {benchmark.title} forbid passing it on"
+        rule = (
+            f"must be openly licensed for a public repository, but the terms of {benchmark.title} forbid redistribution"
+        )
         yield Problem(FOLDER_INFO, None, "benchmark", rule, f"{info.benchmark}, {benchmark.licence}")
     if _is_private_card(folder):
         rule = "must not belong to a private holdout, which only `publish_holdout` publishes"
         yield Problem(CARD, None, "license_name", rule, "'private'")
     elif info.synthetic and "SYNTHETIC" not in _card(folder):
-        yield Problem(CARD, None, "notice", "must say SYNTHETIC where the data are synthetic", "no such word")
+        yield Problem(
+            CARD, None, "notice", "must contain the word SYNTHETIC, because the data are synthetic", "no such word"
+        )
 
 
 def _not_holdout_problems(folder: Path, info: FolderInfo) -> Iterator[Problem]:
     for split, entry in info.splits.items():
         if entry.get("references") != "private":
-            rule = "must be 'private' in the folder of a holdout: `publish` publishes the others"
+            rule = "must be 'private' in the folder of a holdout; use `publish` for public folders"
             yield Problem(FOLDER_INFO, split, "references", rule, repr(entry.get("references")))
     if not _is_private_card(folder):
         yield Problem(CARD, None, "license_name", "must be 'private' in the card of a holdout", "another card")

@@ -207,7 +207,7 @@ def _from_metadata(tree: Path, path: Path, study_ids: set[str], problems: list[P
         study = studies.setdefault(study_id, MimicStudy(study_id, subject, ()))
         if study.subject_id != subject:
             problems.append(
-                row.problem("subject_id", (f"must be the same for all images of a study ({study.subject_id})"), subject)
+                row.problem("subject_id", f"must be the same for all images of a study ({study.subject_id})", subject)
             )
         if any(image.dicom_id == other.dicom_id for other in study.images):
             problems.append(row.problem("dicom_id", "must be unique", dicom_id))

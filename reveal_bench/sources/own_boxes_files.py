@@ -107,7 +107,7 @@ class _BoxParser(MappingParser):
         if entry not in ("", LISTED, PICTURED):
             self._fail(
                 "images",
-                (f"must be {LISTED!r}, {PICTURED!r}, or a mapping with the keys table and column"),
+                f"must be {LISTED!r}, {PICTURED!r}, or a mapping with the keys table and column",
                 str(entry)[:80],
             )
         return str(entry)
@@ -121,7 +121,7 @@ class _BoxParser(MappingParser):
         if not isinstance(columns, list) or len(columns) != 4 or not all(isinstance(c, str) and c for c in columns):
             self._fail(
                 "xyxy",
-                ("or `xywh` must list four columns, and the other key must be left out"),
+                "or `xywh` must list four columns, and the other key must be left out",
                 str(columns or " and ".join(forms))[:80],
             )
             columns = []
@@ -315,7 +315,7 @@ def _coco_problem(
         return row.problem("bbox", "must be [x, y, width, height]", entry["bbox"])
     if entry.get("iscrowd"):
         return row.problem(
-            "iscrowd", ("must be 0, because a region with several lesions cannot be one box"), entry["iscrowd"]
+            "iscrowd", "must be 0, because a region with several lesions cannot be one box", entry["iscrowd"]
         )
     if "id" in entry and entry["id"] in seen:
         return row.problem("id", "must be unique among annotations", entry["id"])

@@ -166,7 +166,7 @@ def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: lis
         elif classes.setdefault(image_id, name) != name:
             faults.add(
                 row.problem(
-                    "class", (f"must be the same in all rows of an image, here {classes[image_id]!r}"), repr(name)
+                    "class", f"must be the same in all rows of an image, here {classes[image_id]!r}", repr(name)
                 ),
                 image_id,
             )

@@ -310,7 +310,7 @@ class _MappedRow:
         text = self.row[column or ""]
         if not text:
             self.fail(
-                column or "", (f"must not be blank, because it states the {what.replace('_', ' ')}"), "a blank cell"
+                column or "", f"must not be blank, because it states the {what.replace('_', ' ')}", "a blank cell"
             )
         return text
 

@@ -52,7 +52,7 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
         (("--id-key", "{tmp}/set/key"), "must be outside the dataset folder"),
         ((), "give --id-key FILE: a secret key from which ids are made"),
         (("--id-key", "{tmp}/k", "--log", "{tmp}/set/log"), "--log must be outside"),
-        (("--id-key", "{tmp}/k", "--version", "banana"), "--version must have the form 1.2.3, got 'banana'"),
+        (("--id-key", "{tmp}/k", "--version", "banana"), "--version must be three numbers such as 1.2.3, got 'banana'"),
         (("--id-key", "{tmp}/k", "--pictures", "{download}"), "--pictures is not an option of the source reveal-cxr"),
         (("--id-key", "{tmp}/k", "--previous", "{download}"), "must be given together"),
         (("--id-key", "{tmp}/k", "--source", "nih-boxes"), "--id-key is not for nih-boxes"),

@@ -83,6 +83,9 @@ def test_exactly_the_holdout_of_the_split_is_private(made: Made, tmp_path: Path)
 
 def test_without_a_private_folder_nothing_is_built(made: Made, tmp_path: Path) -> None:
     reading = reveal_cxr.read(made.download, mapping=made.mapping, id_key=KEY)
-    with pytest.raises(ValueError, match="`holdout` must be a folder for the private split 'holdout', got none"):
+    with pytest.raises(
+        ValueError,
+        match="`holdout` must name a folder because the records have the private split 'holdout', got none",
+    ):
         build_folder(reading.splits, tmp_path / "dataset", BENCHMARKS["reveal-cxr"])
     assert not (tmp_path / "dataset").exists()

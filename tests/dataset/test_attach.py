@@ -107,7 +107,9 @@ def test_a_holdout_is_matched_by_name_and_not_verified(tmp_path):
 
 def test_a_holdout_without_names_is_missing(tmp_path):
     folder = localization_folder(tmp_path, pixels="withhold", holdout=True)
-    with pytest.raises(BuildError, match=r"(?s)3 problems:.*`image` must be in the download, by name, got none of 6"):
+    with pytest.raises(
+        BuildError, match=r"(?s)3 problems:.*`image` must be in the download, found by name, got none of 6"
+    ):
         attach_images(folder, tmp_path / "pictures", out=tmp_path / "full")
     assert not (tmp_path / "full").exists()
 
@@ -214,7 +216,7 @@ def test_a_holdout_picture_of_another_size(tmp_path):
     [
         ({"root": "nowhere"}, "`root` must be a folder"),
         ({"out": "pictures"}, "`out` must be a new or empty folder"),
-        ({"out": "folder/inside"}, "must be outside"),
+        ({"out": "folder/inside"}, "must neither be inside `out`"),
     ],
 )
 def test_bad_arguments(tmp_path, change, message):

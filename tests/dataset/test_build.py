@@ -154,16 +154,16 @@ def test_all_problems_of_all_splits_come_together(tmp_path, benchmark, record):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": "banana"}, "`version` must have the form 1.2.3, got 'banana'"),
+        ({"version": "banana"}, "`version` must be three numbers such as 1.2.3, got 'banana'"),
         ({"pixels": "blur"}, "`pixels` must be 'embed' or 'withhold', got 'blur'"),
         ({"records": {}}, "`records` must have at least one split"),
-        ({"holdout": "out/private"}, "`holdout` must be outside `out`"),
-        ({"holdout": "."}, "`holdout` must be outside `out`"),
+        ({"holdout": "out/private"}, "`holdout` must neither be inside `out`"),
+        ({"holdout": "."}, "`holdout` must neither be inside `out`"),
         ({"holdout": "p", "holdout_split": "tset"}, r"`holdout_split` must be one of the splits \(test\), got 'tset'"),
         ({"holdout": "p", "holdout_fraction": 1.0}, r"`holdout_fraction` must be in \(0, 1\), got 1.0"),
         (
             {"records": {"all": [1]}},
-            "`records` must have split names of letters, digits and _ other than 'all', got 'all'",
+            "`records` must have split names made of letters, digits and _, but not 'all', got 'all'",
         ),
         ({"records": {"te-st": [1]}}, "`records` must have split names .* got 'te-st'"),
         ({"records": {"test": []}}, "`records` must have at least one image"),

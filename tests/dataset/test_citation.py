@@ -63,7 +63,7 @@ def test_zenodo_gets_creators_and_access_rights() -> None:
         "restricted",
     )
     assert metadata["creators"][0] == {"name": "Saporta, Adriel"}
-    assert metadata["access_conditions"].startswith("As the source sets them: https://stanfordaimi.azurewebsites.net/")
+    assert metadata["access_conditions"].startswith("Terms of the source: https://stanfordaimi.azurewebsites.net/")
     assert {"identifier": "10.1038/s42256-022-00536-x", "relation": "isDerivedFrom"} in metadata["related_identifiers"]
     drawn = json.loads(render_zenodo(BENCHMARKS["chexlocalize"], version="1.1.0", synthetic=True) or "")
     assert (drawn["access_right"], drawn["license"]) == ("open", "Apache-2.0")

@@ -153,7 +153,13 @@ def test_a_template_without_prose_is_an_error(tmp_path, monkeypatch):
     start, end = text.index("## Demographics"), text.index("## Known holes")
     (tmp_path / "chestx-det.md").write_text(text[:start] + text[end:])
     monkeypatch.setattr(card, "bundled", lambda _: tmp_path)
-    with pytest.raises(ValueError, match=r"must hold prose for rai:personalSensitiveInformation from Privacy and Demo"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"must contain prose for rai:personalSensitiveInformation from Privacy and "
+            r"Demo"
+        ),
+    ):
         render_croissant(BENCHMARKS["chestx-det"], [], version="1.0.0", synthetic=False, files={})
 
 
@@ -165,7 +171,7 @@ def test_two_builds_give_the_same_text(tmp_path):
 def test_eval_yaml_names_every_split_that_can_be_asked(built):
     folder, config = built
     text = (folder / "eval.yaml").read_text()
-    assert text.startswith("# `evaluation_framework: reveal-bench` is ours:"), "none of those that the Hub lists"
+    assert text.startswith("# `evaluation_framework: reveal-bench`:"), "none of those that the Hub lists"
     document = yaml.safe_load(text)
     assert list(document) == ["name", "description", "evaluation_framework", "tasks"]
     assert document["evaluation_framework"] == "reveal-bench"
@@ -177,7 +183,7 @@ def test_eval_yaml_names_every_split_that_can_be_asked(built):
         "multilabel": "F1 as a fraction from 0 to 1, Precision",
         "tasks": "Mean score from 1 to 5, Scores of 5 as a fraction",
     }
-    assert f"Values are never in percent: {expected[config]}" in document["description"]
+    assert f"Values are not percentages; scales: {expected[config]}" in document["description"]
 
 
 def test_eval_yaml_has_a_task_for_each_metric_by_which_more_is_better():

@@ -60,7 +60,7 @@ def test_nobody_changes_sides_when_the_earlier_halves_are_given():
     )  # fmt: skip
     assert after & set(names) == before & set(more)
     assert len(after) == 68  # half of 136, though five of the earlier patients are gone
-    with pytest.raises(ValueError, match="must have each patient on one side, got 'a' on both"):
+    with pytest.raises(ValueError, match="must have each patient in only one half, got 'a' in both"):
         divide_patients("abc", fraction=0.5, seed=0, private_before="a", released_before="ab")
     with pytest.raises(ValueError, match="must leave patients for both halves"):
         divide_patients("ab", fraction=0.5, seed=0, released_before="ab")
@@ -77,10 +77,10 @@ def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
         return {r.patient_id for r in read_localization(private, "holdout")}
 
     first = write(records, seed=1)
-    with pytest.raises(ValueError, match=r"must leave the patients .* got seed 2, with which \d private"):
+    with pytest.raises(ValueError, match=r"must leave each patient .* got seed 2, with which \d private"):
         write(records, seed=2)
     with pytest.raises(
-        ValueError, match=r"and \d released ones become private$"
+        ValueError, match=r"and \d released patients would become private$"
     ):  # even without the old private folder
         write(records, seed=2, holdout=tmp_path / "elsewhere")
     others = [replace(one, patient_id=f"other-{i}") for i, one in enumerate(records)]
@@ -90,7 +90,7 @@ def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
     assert write(records, seed=2, previous=out, previous_holdout=private) == first
     older = {"out": tmp_path / "older", "holdout": tmp_path / "older-private"}
     write([records[0], others[1]], seed=1, **older)
-    with pytest.raises(ValueError, match=r"must leave the patients .* got seed 2"):  # named are others than replaced
+    with pytest.raises(ValueError, match=r"must leave each patient .* got seed 2"):  # named are others than replaced
         write(records, seed=2, previous=older["out"], previous_holdout=older["holdout"])
     assert {r.patient_id for r in read_localization(private, "holdout")} == first
 
@@ -101,7 +101,7 @@ def test_overwriting_publishes_no_holdout(folders, benchmark, record):
     records = {"test": [record(i, patient=f"p{i // 2}") for i in range(10)]}
     before = files_of(public.parent)
     refusals = (
-        ({"out": public}, "must not replace a folder with a private holdout .*: give its `holdout`, or remove"),
+        ({"out": public}, "must not replace a folder with a private holdout .*: pass `holdout`, or remove"),
         ({"out": private}, "must not replace the private folder of a holdout by a public one"),
         ({"out": private, "holdout": public}, "must not replace the private folder of a holdout by a public one"),
     )
@@ -120,9 +120,7 @@ def test_a_damaged_folder_is_not_overwritten(folders, benchmark, record, side, d
     records = {"test": [record(i, patient=f"p{i // 2}") for i in range(10)]}
     before = files_of(folders[0].parent)
     paths = {"out": folders[0], "holdout": folders[1]} if side else {"out": folders[0]}
-    with pytest.raises(
-        ValueError, match=r"`overwrite` must replace a dataset folder that can be read: .*benchmark.json"
-    ):
+    with pytest.raises(ValueError, match=r"`overwrite` must only replace a readable dataset folder: .*benchmark.json"):
         build_folder(records, benchmark=benchmark, pixels="withhold", overwrite=True, **paths)
     assert before.items() <= files_of(folders[0].parent).items()
 
@@ -142,7 +140,7 @@ def test_private_images_stay_private_in_another_holdout_or_split(folders, benchm
     )
     before = files_of(root)
     for splits, options in builds:
-        with pytest.raises(BuildError, match="`image_id` must stay private, as the folder that is replaced"):
+        with pytest.raises(BuildError, match="`image_id` must stay private unless the holdout is retired, because"):
             build_folder(splits, benchmark=benchmark, pixels="withhold", **options)
     assert before.items() <= files_of(root).items()
 
@@ -169,7 +167,7 @@ def test_a_new_version_keeps_who_is_private(tmp_path, benchmark, record):
     assert released[0] < released[1]
     assert len(private[1]) == len(released[1]) == 6
     strangers = {"test": [replace(one, patient_id=f"other-{i}") for i, one in enumerate(records)]}
-    with pytest.raises(ValueError, match=r"`previous` must have a patient in common .* another secret \(`id_key`\)"):
+    with pytest.raises(ValueError, match=r"`previous` must have a patient in common .* different secrets \(`id_key`\)"):
         build_folder(strangers, tmp_path / "4", benchmark, pixels="withhold", holdout=tmp_path / "4p", **old)
     with pytest.raises(ValueError, match="`previous` and `previous_holdout` must be given together"):
         build_folder({"test": records}, tmp_path / "3", benchmark, pixels="withhold", previous=first["out"])
@@ -337,5 +335,5 @@ def test_points_alone_are_enough_of_a_leak(tmp_path, benchmark, record):
 
 def test_folders_inside_one_another_are_refused(folders):
     public, _ = folders
-    with pytest.raises(ValueError, match="must be outside `out`"):
+    with pytest.raises(ValueError, match="must neither be inside `out`"):
         validate_folder(public, holdout=public / "manifest")

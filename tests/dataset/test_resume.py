@@ -334,7 +334,7 @@ def test_link_is_not_a_working_folder(tmp_path):
     pictures = write_pictures(tmp_path / "pictures", 4)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".out-private.building").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match="is a link, a file or another user's folder: remove it"):
+    with pytest.raises(ValueError, match=r"is a link, a file or another user's folder\. Remove it"):
         build(pictures, tmp_path / "out")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

@@ -174,14 +174,17 @@ def test_order_of_given_halves_reveals_nothing(tmp_path, pictures, half):
 
 
 def test_given_holdout_needs_a_private_folder(tmp_path, pictures):
-    with pytest.raises(ValueError, match="`holdout` must be a folder for the private split 'holdout', got none"):
+    with pytest.raises(
+        ValueError,
+        match="`holdout` must name a folder because the records have the private split 'holdout', got none",
+    ):
         build_folder(divided(pictures), tmp_path / "public", FINDINGS)
 
 
 def test_patient_of_a_given_holdout_is_in_no_other_split(tmp_path, pictures):
     halves = divided(pictures)
     halves["released"][0] = replace(halves["released"][0], patient_id=halves["holdout"][1].patient_id)
-    with pytest.raises(BuildError, match="must not be in the holdout, too"):
+    with pytest.raises(BuildError, match="must not also be in the holdout"):
         build_folder(halves, tmp_path / "public", FINDINGS, holdout=tmp_path / "private", holdout_split="holdout")
 
 
@@ -197,7 +200,7 @@ def test_given_halves_of_a_later_version_must_match_earlier_ones(tmp_path, pictu
     retired = {"released": [*halves["released"], *halves["holdout"]], "holdout": new}
     overwriting = {"holdout": tmp_path / "private", "holdout_split": "holdout", "overwrite": True}
     for out, choices in (("public2", options), ("public", overwriting)):
-        with pytest.raises(BuildError, match="must stay private, unless the holdout is retired"):
+        with pytest.raises(BuildError, match="must stay private unless the holdout is retired"):
             build_folder(retired, tmp_path / out, FINDINGS, **choices)
     build_folder(retired, tmp_path / "public2", FINDINGS, retire_holdout=True, **options)
     kept = read_studies(tmp_path / "private2", "holdout")

@@ -95,7 +95,7 @@ def test_publish_both_then_again(hub: FakeHub, publisher: Client, folders: Folde
     assert again[-2] == f"{where}: 0 files uploaded, {n_files} unchanged"
     other = build(tmp_path, version="1.1.0", seed=4)  # releases what was private
     words = (other.public, "org/cli", "--public", "--holdout", other.vault, "--holdout-repo", "vault/cli", "--yes")
-    assert "must not hold what was private" in printed(publisher, *words, expect=1, **tokens)
+    assert "must not be public, because the row was private" in printed(publisher, *words, expect=1, **tokens)
     assert list(hub.repo("vault/cli").tags) == ["v1.0.0"]  # nothing of the refused version is there
 
 
@@ -136,7 +136,7 @@ def test_every_reason_is_reported_and_nothing_is_sent(hub: FakeHub, publisher: C
     assert f"error: {real.public} is not published, for 5 reasons:" in text
     assert "the folder was not compared with the holdout: give --holdout" in text
     assert "`tag` must be 'v' and a version X.Y.Z, got 'latest'" in text
-    assert "CHECKSUMS.json:notes.txt: `files` must be plain data files" in text
+    assert "CHECKSUMS.json:notes.txt: `files` must be regular data files" in text
     assert "`benchmark` must be openly licensed for a public repository" in text
     assert len(hub.log) == before
 
@@ -154,7 +154,7 @@ def test_every_reason_is_reported_and_nothing_is_sent(hub: FakeHub, publisher: C
         (
             ["--holdout", "VAULT", "--holdout-repo", "vault/x"],
             {"HF_TOKEN": VAULT, "HF_HOLDOUT_TOKEN": VAULT},
-            "`token` of a holdout must be one of its own",
+            "`token` of a holdout must differ from",
         ),
         (["--token-file", "EMPTY"], {}, "must contain one token and nothing else"),
         (["--token-file", "no-such-file"], {}, "no-such-file: no such file or directory"),

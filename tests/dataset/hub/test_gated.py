@@ -81,7 +81,7 @@ def test_looking_at_a_repository_does_not_gate_it(hub: FakeHub, publisher: Clien
 
 @pytest.mark.parametrize(
     ("setting", "rule"),
-    [("gated", "must be gated, as the card says"), ("private", "must be private, as asked")],
+    [("gated", "must be gated, as the card says"), ("private", "must be private, as requested")],
 )
 def test_one_that_is_opened_during_the_commit_is_not_tagged(
     hub: FakeHub, publisher: Client, real: Folders, setting: str, rule: str
@@ -90,7 +90,7 @@ def test_one_that_is_opened_during_the_commit_is_not_tagged(
     hub.do_before("commit", lambda: setattr(hub.repo(repo_id), setting, False))
     outcome = publisher.run(PUBLISH, folder=real.public, repo_id=repo_id, options=OPTIONS)
     assert outcome.names[0] == "HubError"
-    assert f"{rule}, and somebody changed that during the upload" in (outcome.error or "")
+    assert f"{rule}, but this changed during the upload." in (outcome.error or "")
     assert hub.repo(repo_id).tags == {}
     hub.repo(repo_id).private = True
     publisher.value(PUBLISH, folder=real.public, repo_id=repo_id, options=OPTIONS)

@@ -49,7 +49,7 @@ def test_the_token_of_the_public_repositories_is_refused(
     """
     options = {"token": MAINTAINER, "public_token": None if login else MAINTAINER}
     outcome = publisher.run(code, folder=folders.vault, options=options)
-    assert "`token` of a holdout must be one of its own" in (outcome.error or "")
+    assert "`token` of a holdout must differ from" in (outcome.error or "")
     none = publisher.run(code, folder=folders.vault, options={"token": "", "public_token": None})
     assert "`token` must be given for a holdout" in (none.error or "")
     assert len(hub.log) == before

@@ -90,7 +90,9 @@ def test_an_answer_in_the_inputs_does_not(built: Folders, kind: str) -> None:
         prepare(built.public, "org/name", private=True, load=False)
     text = "\n".join(map(str, caught.value.problems))
     for column in columns:
-        assert f"`{column}` must be empty in a split whose references are private, got a value in 1 row" in text
+        assert (
+            f"`{column}` must be empty, because the references of its split are private, got a value in 1 row"
+        ) in text
 
 
 def test_ratings_of_a_held_out_task(built: Folders, kind: str) -> None:

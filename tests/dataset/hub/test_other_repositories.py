@@ -34,7 +34,9 @@ def test_files_of_somebody_else_are_not_removed(hub: FakeHub, publisher: Client,
     head = hub.repo(made).change("train.csv", b"years of work")
     outcome = publisher.run(PUBLISH, folder=folders.public, repo_id=made, options=OPTIONS)
     assert outcome.names[0] == "PublishRefusedError"
-    assert "`files` must belong to a dataset folder: these would be removed, got train.csv" in (outcome.error or "")
+    assert ("`files` must belong to a dataset folder, because other files would be removed, got train.csv") in (
+        outcome.error or ""
+    )
     assert hub.repo(made).head == head
 
 
@@ -57,7 +59,9 @@ def test_visibility_is_never_changed(
     options = {**OPTIONS, "private": private}
     outcome = publisher.run(PUBLISH, folder=folders.public, repo_id=made, options=options)
     must = "private" if private else "public"
-    assert f"`visibility` must be {must}, as asked; it is never changed here" in (outcome.error or "")
+    assert (f"`visibility` must be {must}, as requested; an existing repository's visibility is never changed") in (
+        outcome.error or ""
+    )
     assert hub.repo(made).private is not private
     assert len(hub.repo(made).commits) == 1
 

@@ -98,7 +98,7 @@ def test_a_version_never_gets_other_content(hub: FakeHub, publisher: Client, fol
     for tag in (None, "v1.0.1"):  # under another tag the folder still says that it is 1.0.0
         outcome = publisher.run(PUBLISH, folder=other.public, repo_id="org/fixed", options={**OPTIONS, "tag": tag})
         assert outcome.names[0] == "PublishRefusedError"
-        rule = r"`tag` must be new, but v1\.0\.0 exists with other content. Tags never move: build a new version"
+        rule = r"`tag` must be new, but v1\.0\.0 exists with other content. Tags never move, so build a new version"
         assert re.search(rule, outcome.error or "")
     assert hub.repo("org/fixed").tags == {"v1.0.0": first["commit"]}
     assert hub.repo("org/fixed").head == first["commit"]
@@ -157,7 +157,9 @@ def test_a_repository_that_turns_public_during_the_upload_gets_no_commit(
     call = {"folder": folders.public, "repo_id": "org/turned-public", "options": {**OPTIONS, "private": True}}
     outcome = publisher.run(PUBLISH, **call)
     assert outcome.names[0] == "PublishRefusedError"
-    assert "`visibility` must be private, as asked; it is never changed here, got public" in (outcome.error or "")
+    assert (
+        "`visibility` must be private, as requested; an existing repository's visibility is never changed, got public"
+    ) in (outcome.error or "")
     assert len(hub.repo("org/turned-public").commits) == 1
 
 
@@ -173,8 +175,8 @@ def test_what_the_hub_serves_is_compared_with_what_was_checked(
     repo.tags.clear()
     outcome = publisher.run(PUBLISH, **call)
     assert outcome.names[0] == "HubError"
-    assert "serves other files" in (outcome.error or "")
-    assert "(README.md): it is not tagged" in (outcome.error or "")
+    assert "other files than were sent" in (outcome.error or "")
+    assert "(README.md). The commit is not tagged" in (outcome.error or "")
     assert repo.tags == {}
 
 
@@ -211,13 +213,13 @@ def test_what_was_private_is_not_released_by_a_later_version(
     other = build(tmp_path / "other", version="1.1.0", seed=4)
     outcome = publisher.run(PUBLISH, folder=other.public, **call)
     assert outcome.names[0] == "PublishRefusedError"
-    assert "must not hold what was private in v1.0.0: build with `previous`" in (outcome.error or "")
+    assert "must not be public, because the row was private in v1.0.0: build with `previous`" in (outcome.error or "")
     assert list(hub.repo("org/reshuffled").tags) == ["v1.0.0"]
     rekeyed = build(
         tmp_path / "rekeyed", version="1.1.0", seed=4, change=lambda one: replace(one, image_id="x" + one.image_id)
     )
     outcome = publisher.run(PUBLISH, folder=rekeyed.public, **call)
-    assert "must have a row in common with the version before" in (outcome.error or "")
+    assert "must have a row in common with the previous version" in (outcome.error or "")
     kept = build(tmp_path / "kept", version="1.1.0", seed=4, previous=folders)
     publisher.value(PUBLISH, folder=kept.public, **call)
     assert list(hub.repo("org/reshuffled").tags) == ["v1.0.0", "v1.1.0"]

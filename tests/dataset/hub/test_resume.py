@@ -96,5 +96,5 @@ def test_a_file_that_changes_during_the_upload_is_not_published(
     options = {"token": MAINTAINER, "private": False}
     outcome = publisher.run(PUBLISH, folder=copied.public, repo_id="org/changing", options=options)
     assert outcome.names[0] == "PublishRefusedError"
-    assert "README.md: `sha256` must not change while they are published" in (outcome.error or "")
+    assert "README.md: `sha256` must not change during publication" in (outcome.error or "")
     assert len(hub.repo("org/changing").commits) == 1
