@@ -1,13 +1,13 @@
-"""One dataset repository on a Hub. No other module talks to a Hub.
+"""Access to one dataset repository on a Hub. No other module of this package communicates with a Hub.
 
-`huggingface_hub` 2 has no upload of a large folder that ends in one commit: its ``upload_folder`` commits in parts, so
-half a version could be read, and the Hub merges pull requests but no branches, without a check of the parent. So large
-files are sent ahead, in groups, as objects that no commit names yet; then one commit names them all. Objects that
-arrived stay, so the same command again sends only the missing ones.
+`huggingface_hub` 2 cannot upload a large folder as one commit: its ``upload_folder`` makes several commits, between
+which users could read an incomplete version. Pull requests are no way out, because the Hub merges them without a check
+of the parent commit. Therefore large files are first sent in groups, as objects that no commit refers to, and then one
+commit refers to all of them. Objects on the Hub stay there, so a repeated command sends only the missing objects.
 
-Errors of a Hub become sentences for people: exceptions of `huggingface_hub` and `datasets` turn into a
-:class:`HubError`. The original errors are not chained to it: they may hold signed addresses of uploads. No message
-holds a token.
+Exceptions of `huggingface_hub` and `datasets` become a :class:`HubError` with an understandable message. The original
+exceptions are not chained to the HubError, because they may contain signed addresses of uploads. No message contains a
+token.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 
 class HubError(OSError):
-    """The Hub refused or did not answer; the message says what to do."""
+    """The Hub refused a request or did not answer; the message says what to do."""
 
 
 class ParentMovedError(HubError):
-    """The repository was changed in the meantime by another user; nothing was published."""
+    """Another user changed the repository during the publication; nothing was published."""
 
 
 @contextmanager
 def hub_errors(repo_id: str, endpoint: str | None = None) -> Iterator[None]:
-    """Turn what `huggingface_hub` or ``datasets.load_dataset`` raises in the block into a :class:`HubError`.
+    """Turn exceptions of `huggingface_hub` or ``datasets.load_dataset`` in the block into a :class:`HubError`.
 
-    Errors that do not come from a Hub pass unchanged.
+    Exceptions that do not come from a Hub are raised unchanged.
     """
     try:
         yield
@@ -58,13 +58,15 @@ def hub_errors(repo_id: str, endpoint: str | None = None) -> Iterator[None]:
 
 
 def _explained(error: BaseException, url: str) -> HubError | None:
-    """Return the error as a sentence, or None if it does not come from a Hub.
+    """Return a HubError that explains the exception, or None if the exception does not come from a Hub.
 
-    The error's causes are also checked, because uploads in threads wrap the original error.
+    The causes of the exception are also checked, because uploads in threads wrap the original exception.
     """
     seen: BaseException | None = error
     while seen is not None:
-        names = {cls.__name__ for cls in type(seen).__mro__}  # by name: `datasets` is slow to import
+        names = {
+            cls.__name__ for cls in type(seen).__mro__
+        }  # names instead of classes, because `datasets` is slow to import
         response = getattr(seen, "response", None)
         if "DatasetNotFoundError" in names:
             return HubError(_not_found(str(seen), url))
@@ -79,20 +81,20 @@ def _explained(error: BaseException, url: str) -> HubError | None:
 
 
 _UNREACHED = {
-    "OfflineModeIsEnabled": "{url} was not asked: HF_HUB_OFFLINE is set",
+    "OfflineModeIsEnabled": "{url} was not contacted, because HF_HUB_OFFLINE is set",
     "LocalTokenNotFoundError": "{url} needs a token: set HF_TOKEN, or log in with `hf auth login`",
-    "TransportError": "{url} did not answer, or stopped in the middle ({name}): run the same command again",
-    "ConnectionError": "{url} did not answer, or stopped in the middle ({name}): run the same command again",
+    "TransportError": "{url} did not answer, or the connection broke ({name}): run the same command again",
+    "ConnectionError": "{url} did not answer, or the connection broke ({name}): run the same command again",
 }
 
-_UNSEEN = "{url} does not exist, or it is private and the token given (if any) may not read it"
-_GATED = "{url} is gated: ask for access on its page, and use a token of the account that has it"
+_UNSEEN = "{url} does not exist, or it is private and your token (if any) may not read it"
+_GATED = "{url} is gated: request access on its page, and use a token of the account with access"
 
 _STATUS = {
     401: "the token is missing or not valid for {url}",
-    403: "the token may not do this with {url}",
-    409: "{url} already exists, or is being changed: it may be private and closed to this token",
-    412: "someone else changed {url} meanwhile: nothing was published; run the same command again",
+    403: "the token is not authorised to do this with {url}",
+    409: "{url} already exists (perhaps as a private repository that this token may not read), or is being changed",
+    412: "someone else changed {url} during the publication. Nothing was published; run the same command again",
     413: "{url} does not accept requests of this size: write smaller shards",
     429: "{url} accepts no further requests for now: wait, then run the same command again",
 }
@@ -125,7 +127,7 @@ GROUP_FILES = 50
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file at a commit: its size, and its sha256 (large files) or git's hash (small ones)."""
+    """A file at a commit: its size, its sha256 (only of a large file), and git's hash."""
 
     size: int
     sha256: str | None
@@ -140,8 +142,10 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The present state of a repository: visibility, the commit of `main` (None before the first), tag -> commit, and
-    whether users must ask for access."""
+    """The current state of a repository.
+
+    `head` is the commit of `main`, `tags` a dict from tag to commit; `gated` is True if users must request access.
+    """
 
     private: bool
     head: str | None
@@ -150,7 +154,7 @@ class State:
 
 
 class Repository:
-    """A dataset repository; if `token` is None, it is read as the public sees it."""
+    """A dataset repository; without a `token`, only what the public can read is read."""
 
     def __init__(self, repo_id: str, *, token: str | None, endpoint: str | None = None) -> None:
         from huggingface_hub import HfApi
@@ -170,7 +174,7 @@ class Repository:
         return f"{self.endpoint}/datasets/{self.repo_id}"
 
     def state(self) -> State | None:
-        """Return the present state; None if the repository is missing or this token may not see it."""
+        """Return the current state; None if the repository is missing or this token may not read it."""
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
         with self._errors():
@@ -191,12 +195,12 @@ class Repository:
             self._api.create_repo(self.repo_id, repo_type="dataset", private=private)
 
     def gate(self) -> None:
-        """Require users to ask for access, which a maintainer grants."""
+        """Require users to request access, which a maintainer grants."""
         with self._errors():
             self._api.update_repo_settings(self.repo_id, repo_type="dataset", gated="manual")
 
     def files(self, revision: str) -> dict[str, RemoteFile]:
-        """Return path -> file, for every file at a commit."""
+        """Return a dict from path to file, for every file at a commit."""
         from huggingface_hub.hf_api import RepoFile
 
         with self._errors():
@@ -210,7 +214,7 @@ class Repository:
         }
 
     def read_info(self, revision: str) -> dict[str, Any]:
-        """``manifest/benchmark.json`` at a commit; empty if it cannot be read as JSON."""
+        """Return the content of ``manifest/benchmark.json`` at a commit; {} if it is not a JSON object."""
         with self._errors(), tempfile.TemporaryDirectory() as place, _no_progress_bars():
             path = self._api.hf_hub_download(
                 self.repo_id, FOLDER_INFO, repo_type="dataset", revision=revision, local_dir=place
@@ -222,7 +226,7 @@ class Repository:
         return document if isinstance(document, dict) else {}
 
     def keys(self, revision: str, references: str) -> set[str]:
-        """Return ids that the manifests at a commit name in splits whose references are "public" or "private"."""
+        """Return the ids of rows whose references are "public" or "private", from the manifests at a commit."""
         import pyarrow.parquet as pq
 
         splits = self.read_info(revision).get("splits")
@@ -243,9 +247,9 @@ class Repository:
     def upload(
         self, paths: Mapping[str, Path], *, group_bytes: int, progress: Progress | None
     ) -> list[CommitOperationAdd]:
-        """Send the large files that the Hub lacks, group by group.
+        """Send the large files that the Hub lacks, in groups.
 
-        Return the operations that add all `paths` in a commit.
+        Return the operations with which :meth:`commit` adds all `paths`.
         """
         from huggingface_hub import CommitOperationAdd
 
@@ -262,12 +266,12 @@ class Repository:
     def commit(
         self, additions: Iterable[CommitOperationAdd], removals: Iterable[str], *, parent: str | None, message: str
     ) -> str:
-        """Make one commit on `main` above `parent`; return its id.
+        """Make a commit on `main` on top of `parent`; return the id of the commit.
 
         Raises
         ------
         ParentMovedError
-            If `main` has moved from `parent`.
+            If `main` is not at `parent`.
         """
         from huggingface_hub import CommitOperationDelete
 
@@ -283,7 +287,7 @@ class Repository:
         return str(done.oid)
 
     def tag(self, tag: str, commit: str) -> None:
-        """Tag a commit; it is an error if the tag already names another commit."""
+        """Tag a commit; raise HubError if another commit has the tag."""
         from huggingface_hub.errors import HfHubHTTPError
 
         with self._errors():
@@ -294,7 +298,7 @@ class Repository:
                     raise
                 state = self.state()
                 if state is None or state.tags.get(tag) != commit:
-                    raise HubError(f"someone else made the tag {tag} of {self.url} meanwhile") from None
+                    raise HubError(f"someone else made the tag {tag} of {self.url} during the publication") from None
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -303,7 +307,7 @@ class Repository:
 
 
 def _groups(additions: list[CommitOperationAdd], group_bytes: int) -> Iterator[list[CommitOperationAdd]]:
-    """Yield groups of files of at most `group_bytes` in total; a larger file is a group of its own."""
+    """Yield groups of files of at most `group_bytes` in total; a larger file forms a group."""
     group: list[CommitOperationAdd] = []
     size = 0
     for addition in additions:
@@ -323,7 +327,7 @@ def _git_sha1(path: Path) -> str:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Silence the library's own progress bars, because the caller has one."""
+    """Disable the library's progress bars, because the caller has its own."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     was_quiet = are_progress_bars_disabled()

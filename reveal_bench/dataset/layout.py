@@ -1,8 +1,9 @@
-"""A dataset folder while it is written: shards, tables, manifests, card, Croissant and checksums.
+"""Writers of the files of a dataset folder: shards, tables, manifests, card, Croissant and checksums.
 
-:mod:`reveal_bench.dataset.build` describes the layout. Rows are gathered into row groups of at most 100 rows and 32 MB
-(the Hub's viewer reads one group at a time, and at most one is held in memory), and row groups into shards of at most
-about 500 MB. The names of shards contain their number, so they get their names after the last row.
+:mod:`reveal_bench.dataset.build` describes the layout. Rows are collected in row groups of at most 100 rows and about
+32 MB, because the Hub's viewer reads one group at a time and a writer keeps one group in memory. Row groups are
+collected in shards of about 500 MB. Names of shards contain the total number of shards, so shards are named after the
+last row.
 """
 
 from __future__ import annotations
@@ -42,15 +43,14 @@ class ShardWriter:
 
     Parameters
     ----------
-    folder : Path
-        Made if it is missing.
+    folder : Path Folder of the shards; created if it is missing.
     schema : pyarrow schema of the rows
-    max_shard_bytes : a shard is closed by the row group that reaches it
+    max_shard_bytes : size at which a shard is closed after a row group
 
     Attributes
     ----------
     n_rows, n_bytes : number of rows added so far, and their size in Arrow memory
-    sums : shard -> its sha256, if that is known without reading the shard
+    sums : dict from shard to sha256, for shards whose sha256 is known without reading them
     """
 
     def __init__(self, folder: Path, split: str, schema: pa.Schema, *, max_shard_bytes: int = SHARD_BYTES) -> None:
@@ -72,7 +72,7 @@ class ShardWriter:
             self._write_group()
 
     def close(self) -> list[Path]:
-        """Write the remaining rows, and give the shards their names; return their paths."""
+        """Write the remaining rows, name the shards, and return their paths."""
         if self._rows or not self._parts:
             self._write_group()
         self._close_shard()
@@ -108,7 +108,7 @@ class ShardWriter:
 
 
 def row_bytes(value: Any) -> int:
-    """Return about how many bytes a row takes in memory, for the sizes of row groups and shards."""
+    """Return the approximate size of a row in memory, in bytes, to limit row groups and shards."""
     if isinstance(value, bytes | str):
         return len(value)
     if isinstance(value, dict):
@@ -117,7 +117,7 @@ def row_bytes(value: Any) -> int:
         if value and isinstance(value[0], int | float):
             return 8 * len(value)
         if value and isinstance(value[0], list) and value[0] and isinstance(value[0][0], int | float):
-            return 8 * sum(map(len, value))  # the points of a contour, thousands in a row
+            return 8 * sum(map(len, value))  # contours, with thousands of points per row
         return sum(row_bytes(inner) for inner in value)
     return 8
 
@@ -127,7 +127,7 @@ CHECKSUMS = "CHECKSUMS.json"
 
 @dataclass
 class SplitWriter:
-    """Writer of a split with references: its shards, its manifest and its counts grow together."""
+    """Writer of a split with references, which adds each row to the shards, the manifest and the counts."""
 
     kind: AnyKind
     shards: ShardWriter
@@ -135,14 +135,14 @@ class SplitWriter:
     manifest: list[Row] = field(default_factory=list)
 
     def add(self, row: Row, asked: Sequence[str]) -> None:
-        """Add a row, with the findings asked of it."""
+        """Add a row and the findings that are asked for it."""
         self.shards.add(row)
         self.tally.add(row, asked)
         self.manifest.append(self.kind.questions.manifest_row(row, asked))
 
 
 class FolderWriter:
-    """Writer of `folder`, which must exist and be empty; `writer` makes the writers of its shards."""
+    """Writer of a dataset folder; `folder` must exist and be empty, `writer` makes the writers of shards."""
 
     def __init__(
         self,
@@ -168,30 +168,30 @@ class FolderWriter:
     def shards(self, config: str, split: str, features: Features) -> ShardWriter:
         """Return a writer of the shards of a config's split.
 
-        The card lists them once :meth:`close_shards` gets the writer.
+        :meth:`close_shards` must finish the shards, so that the card lists them.
         """
         schema = parquet_schema(features)
         return self._writer(self.folder / config, split, schema, max_shard_bytes=self.max_shard_bytes)
 
     def close_shards(self, config: str, split: str, shards: ShardWriter, features: Features) -> None:
-        """Finish the shards, and list them under a config."""
+        """Finish the shards of a config's split, and list them for the card."""
         shards.close()
         self._known_sums |= shards.sums
         self._features[config] = features
         self._sizes.setdefault(config, {})[split] = (shards.n_rows, shards.n_bytes)
 
     def split(self, split: str) -> SplitWriter:
-        """Return a split of the main config."""
+        """Return a writer of a split of the main config."""
         return SplitWriter(self.kind, self.shards(self.kind.config, split, self.features), self.kind.table.tally())
 
     def close_split(self, split: str, writer: SplitWriter, *, references: str = "public") -> None:
-        """Finish a split with references."""
+        """Finish a split with references, and write its manifest."""
         self.close_shards(self.kind.config, split, writer.shards, self.features)
         self._tallies[split] = writer.tally
         self.add_manifest(split, writer.manifest, writer.tally.size, references=references)
 
     def add_table(self, config: str, split: str, features: Features, rows: Iterable[Row]) -> None:
-        """Write a small table as a split of a config of its own."""
+        """Write a small table as a split of a separate config."""
         folder, schema = self.folder / config, parquet_schema(features)
         shards = ShardWriter(folder, split, schema, max_shard_bytes=self.max_shard_bytes)
         tally = self._tallies.get(split)
@@ -202,7 +202,7 @@ class FolderWriter:
         self.close_shards(config, split, shards, features)
 
     def add_manifest(self, split: str, manifest: Sequence[Row], size: Mapping[str, int], *, references: str) -> None:
-        """Write the public manifest of a split; its references need not be in this folder."""
+        """Write the manifest of a split, whose references may be in another folder."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -213,7 +213,7 @@ class FolderWriter:
         self._splits[split] = {**size, "references": references}
 
     def finish(self, *, synthetic: bool, is_private: bool = False) -> FolderInfo:
-        """Write previews, benchmark.json, checksums and card; for a public folder also all other descriptions."""
+        """Write previews, benchmark.json, checksums and card and, for a public folder, all other descriptions."""
         info = FolderInfo(
             benchmark=self.benchmark.name,
             version=self.version,
@@ -249,7 +249,7 @@ class FolderWriter:
         return info
 
     def _finding_groups(self) -> FindingGroups:
-        """Return the benchmark's groups of findings; those by prevalence are of all splits with public references."""
+        """Return the benchmark's groups of findings; prevalence is that in all splits with public references."""
         groups = self.benchmark.finding_groups
         if not isinstance(groups, str):
             return groups
@@ -258,7 +258,7 @@ class FolderWriter:
         return groups_by_prevalence(counts, sum(tally.n_rows for tally in public))
 
     def _add_previews(self) -> None:
-        """Write the config `preview` of the splits with public references."""
+        """Write the config `preview` for the splits with public references."""
         for split, entry in self._splits.items():
             if entry["references"] == "public":
                 rows = list(preview_rows(self.folder, split, self.kind))

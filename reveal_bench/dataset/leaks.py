@@ -1,21 +1,20 @@
-"""Search for anything of a private holdout in a public folder.
+"""Search for contents of a private holdout in a public dataset folder.
 
-The rows of the private folder are compared with all that the public folder shows: all strings, boxes and pictures of
-its Parquet files, decompressed, and its text files. The following must not occur:
+The rows of the private folder are compared with all strings, boxes and pictures in the public folder's Parquet files,
+and with its text files. The public folder must not contain:
 
-* an id of an image, study, task or patient of the holdout in any table but the holdout's own manifest and inputs, in
-  a text file, or in a Parquet file's metadata (in text files and metadata, ids that might be ordinary numbers or words
-  are ignored);
-* the hash of a source file anywhere; the hash of pixels, or the pixels themselves, anywhere except in the inputs;
-* a mask (its run lengths), a contour (its first vertices), a point, a box, a reference answer, or a text of a further
-  table (a phrase, a sentence), anywhere.
+* the id of an image, study, task or patient of the holdout, except in the holdout's manifest and inputs (in text files
+  and Parquet metadata, ids that might be ordinary numbers or words are ignored);
+* the hash of a source file; the hash of pixels or the pixels themselves, except in the inputs;
+* a mask (its run lengths), a contour (its first vertices), a point, a box, a reference answer, or a text of another
+  table (such as a phrase or sentence).
 
-Two images may have the same simple shape by chance, such as a box on round numbers, and two tasks the same templated
-answer. Therefore, in the references of another image or task only values with some detail count. Words of the
-vocabulary and single words are not secret.
+Two images may by chance have the same simple shape, such as a box with round numbers, and two tasks the same standard
+answer. Equal references of different images or tasks are therefore only a leak if they have enough detail. Names of
+findings and texts of fewer than three words are not secret.
 
-Without the private folder only the ids can be searched for, because they are in the public manifest of its split. In
-prose, ids and texts are found whatever their case and line breaks.
+Without the private folder, the search is limited to ids, which the public manifest of the private split lists. In text
+files, ids and texts are found regardless of case and line breaks.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ from reveal_bench.sources.source import Problem
 TOKEN = re.compile(r"[\w.+-]+")
 PIECE = re.compile(r"[^\W_]+")
 ID_CHARACTERS, ID_DIGITS = 4, 8
-"""Smallest number of characters of an id that is searched for, and of one that is a number.
+"""Smallest length of an id in the search, and of an id that is a number.
 
 Short numbers might also be a size or a count.
 """
 PIECES = 24
-"""Largest number of neighbouring pieces of a longer word, such as a file name, in which an id is searched for."""
+"""Largest number of adjacent pieces of a longer word, such as a file name, that are together compared with ids."""
 
 
 def folded(text: str) -> str:
-    """Return the text without case and with single spaces."""
+    """Return the text in lower case with single spaces."""
     return " ".join(text.casefold().split())
 
 
 def distinctive_ids(ids: Collection[str]) -> dict[str, str]:
-    """Return folded id -> id, for ids with a digit that are too long to occur in a text by chance."""
+    """Return a dict from lower-case id to id, for ids that have a digit and are too long to occur by chance."""
     return {
         name.casefold(): name
         for name in ids
@@ -71,7 +70,7 @@ def distinctive_ids(ids: Collection[str]) -> dict[str, str]:
 
 
 def ids_in_text(text: str, ids: dict[str, str]) -> Iterator[str]:
-    """Yield the ids that are a word of the text or whole pieces of a word; `ids` comes from :func:`distinctive_ids`."""
+    """Yield the ids that occur in the text as words or as pieces of words; `ids` comes from :func:`distinctive_ids`."""
     matches = set()
     for token in set(TOKEN.findall(text.casefold())) if ids else ():
         if token in ids:
@@ -84,22 +83,24 @@ def ids_in_text(text: str, ids: dict[str, str]) -> Iterator[str]:
 
 
 TEXT_BYTES = 64 << 20
-"""Largest file other than a table that is read as text.
+"""Size in bytes up to which files other than tables are searched as text.
 
-`validate_folder` refuses files that do not belong in a folder.
+`validate_folder` rejects files that do not belong in a dataset folder.
 """
 VERTICES = 4
-"""Number of first vertices by which a contour is recognised."""
+"""Number of vertices at the start of a contour by which it is recognised."""
 DETAIL_VERTICES, DETAIL_RUNS, DETAIL_DIGITS, DETAIL_TEXT = 8, 16, 9, 120
-"""Smallest details that are not the same by chance: vertices of a contour, characters other than "0" of run lengths,
-significant digits of a box's four numbers together, and characters of a text. A box at the image's corner never has
-enough detail."""
-WORDS, SAME_ROW_TEXT, FILE_TEXT = 3, 12, 40
-"""Texts shorter than these are not searched for.
+"""Detail from which equal references are not a coincidence.
 
-In words for any place, in characters for a row of the same key, and in characters for a text file.
+In vertices of a contour, characters of run lengths other than "0", significant digits of a box's four numbers in total,
+and characters of a text. A box at the image's top left corner never has enough detail.
 """
-RULE = "must not hold the holdout's references"
+WORDS, SAME_ROW_TEXT, FILE_TEXT = 3, 12, 40
+"""Smallest length of texts in the search.
+
+In words for any text, in characters for a text in a row of the same key, and in characters for a text file.
+"""
+RULE = "must not contain the holdout's references"
 SHOWS = "must not show a picture of the holdout"
 
 Box = tuple[float, ...]
@@ -107,15 +108,15 @@ Box = tuple[float, ...]
 
 @dataclass
 class _Secrets:
-    """The secrets of a private folder, for the search.
+    """Contents of a private folder that a public folder must not reveal.
 
     Attributes
     ----------
-    findings : vocabulary, which gives a label's code its name
-    files, pixels, masks, contours : hash, run lengths or first vertices -> key of their row
-    points : (image id, x, y)
-    boxes, boxes_at : pairs (label, box), and pairs (key of the row, box)
-    texts : answer, phrase or sentence -> keys of its rows
+    findings : names of the findings, by code
+    files, pixels, masks, contours : dicts from hash, run lengths or first vertices to the key of the row
+    points : (image id, x, y) of each point
+    boxes, boxes_at : pairs (label, box) of boxes with enough detail, and pairs (key of the row, box) of all boxes
+    texts : dict from answer, phrase or sentence to the keys of its rows
     """
 
     findings: Sequence[str]
@@ -169,30 +170,30 @@ class _Secrets:
                 self.boxes.update((label, box) for label in labels)
 
     def tells_text(self, text: str, key: str | None) -> bool:
-        """Return True if a cell of the row `key` reveals a text of the holdout."""
+        """Return True if a text in the row `key` reveals a text of the holdout."""
         text = folded(text)
         keys = self.texts.get(text, ())
         return bool(keys) and len(text) >= (SAME_ROW_TEXT if key in keys else DETAIL_TEXT)
 
     @property
     def forbidden_texts(self) -> dict[str, str]:
-        """Return text -> key of its row, for the texts that no file may contain."""
+        """Dict from text to row key, for the texts that no file may contain."""
         texts = {text: min(keys) for text, keys in self.texts.items() if len(text) >= FILE_TEXT}
         return {**self.files, **self.pixels, **self.masks, **texts}
 
 
 def find_leaks(folder: Path, holdout: Path | None, *, pictures: PictureChecks | None = None) -> list[Problem]:
-    """Return a problem for everything from the holdout that is in the public folder.
+    """Return a problem for each content of the holdout in the public folder.
 
     Parameters
     ----------
-    holdout : private folder; without it only ids of the public manifest are looked for in other tables
-    pictures : the public folder's pictures, as far as they were decoded; pictures of their tables are not hashed again
+    holdout : private folder; without it, only ids of the public manifest are searched for
+    pictures : pictures of the public folder that were already decoded; tables with these pictures are not hashed again
 
     Raises
     ------
     ValueError
-        If one folder contains the other, one is not a dataset folder, or their kinds of benchmark differ.
+        If one folder contains the other, either is not a dataset folder, or their kinds of benchmark differ.
     """
     public = open_folder(folder)
     secrets, closed = _Secrets(public.info.findings), public.private_splits
@@ -218,7 +219,9 @@ def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _
     check_apart(folder, holdout)
     private = open_folder(holdout)
     if public.kind_name != private.kind_name:
-        raise ArgumentError("holdout", f"must have the kind of {folder}, {public.kind_name}", private.kind_name)
+        raise ArgumentError(
+            "holdout", f"must have the same kind of benchmark as {folder}, {public.kind_name}", private.kind_name
+        )
     key = private.kind.key
     for table in tables_of(private):
         for row in _readable_rows(table):
@@ -230,7 +233,7 @@ def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _
 
 
 def _picture_leaks(pictures: PictureChecks, secrets: _Secrets) -> Iterator[Problem]:
-    """Yield a problem for each decoded picture that has the pixels or the file bytes of a picture of the holdout."""
+    """Yield a problem for each decoded picture with the pixels or file bytes of a picture of the holdout."""
     for what, places, known in (("pixels", pictures.places, secrets.pixels), ("file", pictures.files, secrets.files)):
         for digest, (_, image_id, file) in places.items():
             if digest in known and not file.startswith(f"{INPUTS}/"):
@@ -278,12 +281,12 @@ def _table_leaks(
 
 
 def _place(row: Row, key: str = "task_id") -> str | None:
-    """Return the name of a row of any table."""
+    """Return the id that names a row of any table."""
     return row.get(key) or row.get("image_id") or row.get("study_id")
 
 
 def _readable_rows(table: TableFile, columns: list[str] | None = None, *, without: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield rows as far as the file can be read; `validate_folder` reports damage."""
+    """Yield the readable rows of a file; `validate_folder` reports damage."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -328,7 +331,7 @@ def _find_reference_leaks(row: Row, key: str | None, secrets: _Secrets) -> Itera
             if len(contour) >= DETAIL_VERTICES and _start(contour) in secrets.contours:
                 yield "annotations.polygons", RULE, str(_start(contour)[0])
     for point in row.get("points") or ():
-        # two readers may well click on the same pixel of two images: only a point of the same image reveals something
+        # readers may click on the same pixel of different images, so only a point of the same image is a leak
         if (row.get("image_id"), point["x"], point["y"]) in secrets.points:
             yield "points", RULE, f"({point['x']}, {point['y']})"
     for column, labels, box in _boxes(row, secrets.findings):
@@ -337,7 +340,7 @@ def _find_reference_leaks(row: Row, key: str | None, secrets: _Secrets) -> Itera
 
 
 def _ids_of(row: Row) -> Iterator[Told]:
-    """Yield (column, kind of the id, id) of the ids in a row."""
+    """Yield (column, kind of id, id) of each id in a row."""
     for column, name in IDS.items():
         value = row.get(column)
         for text in value if isinstance(value, list) else [value]:
@@ -348,7 +351,7 @@ def _ids_of(row: Row) -> Iterator[Told]:
 def _boxes(
     value: Row, findings: Sequence[str], column: str = "", labels: Sequence[str] = ("",)
 ) -> Iterator[tuple[str, Sequence[str], Box]]:
-    """Yield (column, labels, box) of every box in a row, at any depth, except tight boxes, which follow from masks."""
+    """Yield (column, labels, box) of every box in a row, at any depth, except tight boxes of masks."""
     named = value.get("label", value.get("labels"))
     if named is not None:
         codes = named if isinstance(named, list) else [named]
@@ -371,13 +374,13 @@ def _label(code: int | str, findings: Sequence[str]) -> str:
 
 
 def _has_detail(box: Box) -> bool:
-    """Return True if a second reader would not draw exactly the same box by chance; see DETAIL_DIGITS."""
+    """Return True if a box has too much detail (DETAIL_DIGITS) to be drawn twice by chance."""
     digits = sum(len(f"{value:.10g}".replace(".", "").strip("-0")) for value in box)
     return any(box[:2]) and digits >= DETAIL_DIGITS
 
 
 def _hashes(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield every hash of a file or of pixels in a row, at any depth."""
+    """Yield (column, hash) of every hash of a file or of pixels in a row, at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name in ("source_sha256", "pixel_sha256"):
@@ -396,7 +399,7 @@ def _start(contour: Any) -> tuple[tuple[float, float], ...]:
 
 
 def _texts(value: Any, column: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string in a row, with the dotted name of its column."""
+    """Yield (dotted name of the column, string) of every string in a row."""
     if isinstance(value, str):
         yield column, value
     elif isinstance(value, dict):

@@ -1,6 +1,6 @@
 """The origin of a dataset, for ``croissant.json``: page, creators, date, use conditions, provenance.
 
-The facts are in the block `croissant` of the card's YAML, which is read here and left out of the folder's own card::
+These facts are in the block `croissant` of the card template's YAML, which the published card leaves out::
 
     croissant:
       url: https://example.org/set            # page of the dataset
@@ -9,9 +9,10 @@ The facts are in the block `croissant` of the card's YAML, which is read here an
       derivedFrom: [https://example.org/set]  # by default the page
       use: {permission: DUO_0000042, modifiers: [DUO_0000046], prohibitions: [distribute]}
 
-By default `creator` and `datePublished` are the authors and the year of the first work that the card cites; null says
-that only the dataset's makers know them. Use conditions are terms of the Data Use Ontology and actions of ODRL 2.2.
-Synthetic data come from the program that drew them, under its licence; their page is the card beside them.
+By default `creator` and `datePublished` are the authors and the year of the first work that the card cites. The value
+null means that only the makers of the dataset know a fact. Use conditions are terms of the Data Use Ontology and
+actions of ODRL 2.2. Synthetic data have the licence of the program that drew them, and the card in their folder as
+page.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ Json = dict[str, Any]
 BLOCK = "croissant"
 FIELDS = ("url", "datePublished", "creator", "derivedFrom", "use")
 PROGRAM_PUBLISHED = "2026"
-"""Year in which the program that draws synthetic data was published."""
+"""Year of publication of the program that draws synthetic data."""
 CARD = "README.md"
 PERMISSIONS = {"DUO_0000004": "no restriction", "DUO_0000042": "general research use"}
 MODIFIERS = {"DUO_0000026": "user specific restriction", "DUO_0000046": "non-commercial use only"}
 """Terms of the Data Use Ontology, with their labels."""
 PROHIBITIONS = {"distribute": "passing the data on to others"}
-"""Actions of ODRL 2.2 -> their meaning in words."""
+"""Action of ODRL 2.2 -> description."""
 
 _URL = re.compile(r"https?://\S+")
 _DATE = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2})?")
 
 
 def describe_origin(benchmark: Benchmark, *, synthetic: bool) -> Json:
-    """Return the known fields of ``croissant.json`` that describe the origin of the data.
+    """Return the fields of ``croissant.json`` about the origin of the data; unknown facts have no field.
 
     Raises
     ------
@@ -76,12 +77,12 @@ def describe_origin(benchmark: Benchmark, *, synthetic: bool) -> Json:
 
 
 def _checked(facts: Any, file: str) -> Json:
-    """Return the block of a card; raise ValueError unless every field keeps its rule."""
+    """Return the block `croissant`; raise ValueError if a field breaks its rule."""
     if not isinstance(facts, dict):
         raise _wrong(file, BLOCK, "must be a mapping", facts)
     for name, value in facts.items():
         if name not in FIELDS:
-            raise _wrong(file, BLOCK, f"must have no fields but {', '.join(FIELDS)}", name)
+            raise _wrong(file, BLOCK, f"must only have the fields {', '.join(FIELDS)}", name)
         rule, is_right = _RULES[name]
         if value is not None and not is_right(value):
             raise _wrong(file, f"{BLOCK}.{name}", rule, value)
@@ -136,22 +137,24 @@ def _are_terms(value: object, terms: Mapping[str, str]) -> bool:
 _RULES = {
     "url": ("must be an address, https://...", _is_url),
     "datePublished": ("must be a date, YYYY-MM-DD, or a year", _is_date),
-    "creator": ("must list {name, type, url}, the type Person or Organization, the url optional", _is_creators),
+    "creator": ("must list {name, type, url}, where type is Person or Organization and url is optional", _is_creators),
     "derivedFrom": (
         "must list addresses, https://...",
         lambda value: isinstance(value, list) and all(map(_is_url, value)),
     ),
     "use": (
-        f"must have `permission` ({', '.join(PERMISSIONS)}), a list of `modifiers` of it ({', '.join(MODIFIERS)}) or"
-        f" a list of `prohibitions` ({', '.join(PROHIBITIONS)})",
+        (
+            f"must have `permission` ({', '.join(PERMISSIONS)}), a list of its `modifiers` "
+            f"({', '.join(MODIFIERS)}) or a list of `prohibitions` ({', '.join(PROHIBITIONS)})"
+        ),
         _is_use,
     ),
 }
-"""Field of the block -> (rule in words, function that returns whether a value keeps it)."""
+"""Field of the block -> (rule in words, function that returns True if a value follows the rule)."""
 
 
 def _creator(creator: Mapping[str, str]) -> Json:
-    """Return a creator of the block, or an author of a citation file."""
+    """Return the Croissant entry of a creator in the block or an author in a citation file."""
     if creator.get("type") == "Organization":
         return _organization(creator["name"], creator.get("url"))
     if "family-names" in creator:
@@ -170,7 +173,7 @@ def _activity(label: str) -> Json:
 
 
 def _offer(use: Mapping[str, Any], terms: str | None) -> Json:
-    """Return the use conditions as an ODRL offer, as in Croissant's section "Fine-Grained Control with ODRL"."""
+    """Return the use conditions as an ODRL offer (Croissant's section "Fine-Grained Control with ODRL")."""
     offer: Json = {"@type": ["CreativeWork", "odrl:Offer"], "name": "Use conditions of the source"}
     if terms is not None:
         offer["url"] = terms

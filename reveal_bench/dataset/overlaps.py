@@ -1,15 +1,15 @@
-"""Public files of one dataset folder that reveal references another one holds out.
+"""Check whether public files of one dataset folder reveal references that another dataset folder holds out.
 
 Conventions
 -----------
-A file reveals references of a held-out case if it contains the case and either belongs to a split whose references are
-public, or is a manifest that asks only for findings that are present (``asks = "present"``) while the other benchmark
-asks for all. Cases are recognised by the ids of their patients, studies and images and by the bytes of their pictures,
-where the folders have them. A public folder does not name the patients of its holdout; the private folder does.
+A public file with a held-out case reveals references of the case in two situations: the file belongs to a split with
+public references; or it is a manifest that asks only for present findings (``asks = "present"``) while the benchmark
+with the holdout asks for all findings. Cases are recognised by the ids of their patients, studies and images and by the
+bytes of their pictures, if the folders contain them.
 
-Two spellings of an id are the same if they differ only in case, in the ending of an image's file, or in the spaces,
-slashes, underscores and hyphens between its parts. Equal ids are always taken for the same case. Nothing recognises a
-case if two builds gave it different ids and different picture files.
+Ids of held-out patients are only in the private folder. Ids are equal if they differ only in case, in the suffix of an
+image file, or in the spaces, slashes, underscores and hyphens between their parts. Cases with equal ids are assumed to
+be the same. A case cannot be recognised if two builds gave it different ids and different picture files.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SEPARATORS = re.compile(r"[\s_/\\-]+")
 _IMAGE_FILE = re.compile(r"\.(jpe?g|png|dcm|dicom)$")
 
 Digests = Mapping[str, set[str]]
-"""Kind of :data:`ID_COLUMNS`, or "picture" -> digests of ids, or of the bytes of pictures."""
+"""Kind of :data:`ID_COLUMNS` -> digests of ids; "picture" -> digests of the bytes of pictures."""
 
 
 class OverlapError(ValueError):
-    """Error for a holdout whose references a public folder reveals."""
+    """The error of a holdout whose references a public folder reveals."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Overlap:
     Attributes
     ----------
     holdout : (benchmark, version) of the holdout
-    other : (benchmark, version) whose folder reveals its references
-    sentence : the overlap as a clause
+    other : (benchmark, version) of the folder that reveals references
+    sentence : description of the overlap, for the middle of a message
     """
 
     holdout: tuple[str, str]
@@ -60,7 +60,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class SharedHoldout:
-    """Cases of a holdout that `other`, as (benchmark, version), holds out, too: `n` of `n_held` of one kind."""
+    """Cases that a holdout and `other`, a (benchmark, version), both hold out: `n` of the holdout's `n_held`."""
 
     other: tuple[str, str]
     n: int
@@ -69,20 +69,20 @@ class SharedHoldout:
 
     @property
     def sentence(self) -> str:
-        """The common cases as a clause."""
+        """Description of the common cases."""
         cases = count_text(self.n_held, f"held-out {self.kind}")
-        return f"{self.n} of {cases} are held out in {' '.join(self.other)}, too"
+        return f"{self.n} of {cases} are also held out in {' '.join(self.other)}"
 
 
 @dataclass(frozen=True)
 class FolderCases:
-    """Cases of a benchmark's version, from its public folder, its private folder or both.
+    """Cases of a version of a benchmark, from its public folder, its private folder or both.
 
     Attributes
     ----------
-    asks : which findings its manifest asks for, {"present", "all"}
+    asks : findings that the manifest asks for, {"present", "all"}
     held_out : digests of the cases whose references are private
-    revealing : place -> digests of the cases there, for the places of the public folder that reveal references
+    revealing : dict from name of a split or manifest that reveals references to digests of its cases
     """
 
     benchmark: str
@@ -97,7 +97,7 @@ class FolderCases:
         return self.benchmark, self.version
 
     def merged(self, other: FolderCases) -> FolderCases:
-        """Return the cases of two folders of the same version, such as the public and the private one."""
+        """Return the union of the cases of two folders of the same version, such as its public and private folder."""
         revealing = {
             place: _union(self.revealing.get(place, {}), other.revealing.get(place, {}))
             for place in {**self.revealing, **other.revealing}
@@ -110,14 +110,14 @@ def _union(a: Digests, b: Digests) -> Digests:
 
 
 def read_cases(folder: Path, key: bytes = b"", *, with_public: bool = True) -> FolderCases:
-    """Read the cases of a public or private dataset folder; ids are hashed under `key`.
+    """Return the cases of a public or private dataset folder, with ids hashed under `key`.
 
-    Public splits are read only `with_public`: they may contain many pictures.
+    Without `with_public`, public splits, which may contain many pictures, are not read.
 
     Raises
     ------
     ValueError
-        If it is not a dataset folder.
+        If `folder` is not a dataset folder.
     """
     opened = open_folder(folder)
     info = opened.info
@@ -135,7 +135,7 @@ def read_cases(folder: Path, key: bytes = b"", *, with_public: bool = True) -> F
 
 
 def held_out_digests(folder: Path, split: str, key: bytes = b"") -> Digests:
-    """Return the digests of a private split, from its manifest and any inputs or references in the folder."""
+    """Return the digests of a private split's cases, from its manifest and any inputs or references in the folder."""
     opened = open_folder(folder)
     inputs = sorted((folder / INPUTS).glob(f"{split}-*.parquet"))
     references = split_shards(folder, opened.kind.config, split)
@@ -143,11 +143,11 @@ def held_out_digests(folder: Path, split: str, key: bytes = b"") -> Digests:
 
 
 def find_overlap(holdout: FolderCases, other: FolderCases) -> Overlap | None:
-    """Return how another folder reveals references of a holdout, by the place with the most cases; or None."""
+    """Return the overlap by which `other` reveals references of most cases of a holdout, or None."""
     most: tuple[int, str, str] | None = None
     for place, digests in other.revealing.items():
         if place == MANIFEST_WORD and holdout.asks == "present":
-            continue  # the holdout's own manifest says as much
+            continue  # the holdout's own manifest reveals the same
         for kind, held in holdout.held_out.items():
             n = len(held & digests.get(kind, set()))
             if n > (most[0] if most else 0):
@@ -160,7 +160,7 @@ def find_overlap(holdout: FolderCases, other: FolderCases) -> Overlap | None:
 
 
 def find_shared(holdout: FolderCases, other: FolderCases) -> SharedHoldout | None:
-    """Return how many cases of a holdout another one holds out, too; None if there are none."""
+    """Return how many cases of a holdout `other` also holds out, or None without such cases."""
     counts = {kind: len(held & other.held_out.get(kind, set())) for kind, held in holdout.held_out.items()}
     kind = max(counts, key=lambda name: counts[name], default="")
     if not counts.get(kind):
@@ -171,23 +171,23 @@ def find_shared(holdout: FolderCases, other: FolderCases) -> SharedHoldout | Non
 def check_build(
     built: Collection[Path], beside: Collection[Path], retires: bool = False, accepted: Collection[str] = ()
 ) -> list[str]:
-    """Check a finished build against other dataset folders of the same operator, public or private.
+    """Check that a finished build and other dataset folders of the same operator reveal no held-out references.
 
     Parameters
     ----------
-    built : its public folder and, if it has a holdout, the private one
-    beside : the other folders
-    retires : True if it publishes the holdout of earlier versions of its benchmark on purpose
-    accepted : benchmarks whose overlap is allowed
+    built : public folder of the build and, with a holdout, its private folder
+    beside : the other folders, public or private
+    retires : True if the build intentionally publishes the holdout of earlier versions of its benchmark
+    accepted : names of benchmarks for which an overlap is accepted
 
     Returns
     -------
-    a sentence for each other benchmark that holds out some of the same cases
+    A sentence for each other benchmark that holds out some of the cases
 
     Raises
     ------
     OverlapError
-        If the build reveals references that another folder holds out, or the reverse.
+        If the build reveals references that another folder holds out, or another folder those of the build.
     """
     if not beside or not any(_holds_out(folder) for folder in (*built, *beside)):
         return []  # nothing can be revealed
@@ -195,7 +195,7 @@ def check_build(
     shared = []
     for other in cases_by_version(beside):
         if other.benchmark != new.benchmark and (common := find_shared(new, other)):
-            shared.append(f"{common.sentence}: serve both from one database, so that budgets count on both")
+            shared.append(f"{common.sentence}. Serve both benchmarks from one database, so that they share budgets")
         if other.benchmark in accepted:
             continue
         is_earlier = other.benchmark == new.benchmark
@@ -203,14 +203,15 @@ def check_build(
         for overlap in (find_overlap(new, other), reverse):
             if overlap is not None:
                 raise OverlapError(
-                    f"{' '.join(overlap.holdout)} must hold out references that no other folder reveals, but "
-                    f"{overlap.sentence}. Hold out other patients, or accept it with --accept-overlap {other.benchmark}"
+                    f"{' '.join(overlap.holdout)} must hold out references that other folders do not reveal, but "
+                    f"{overlap.sentence}. Hold out other patients, or accept the overlap with "
+                    f"--accept-overlap {other.benchmark}"
                 )
     return shared
 
 
 def dataset_folders_beside(*targets: Path | None) -> list[Path]:
-    """Return the dataset folders in the parent folders of `targets`, without the targets themselves."""
+    """Return the dataset folders beside `targets` (in the same parent folders)."""
     known = {target.resolve() for target in targets if target is not None}
     parents = dict.fromkeys(target.parent for target in known)
     folders = (path for parent in parents if parent.is_dir() for path in sorted(parent.iterdir()))
@@ -218,7 +219,7 @@ def dataset_folders_beside(*targets: Path | None) -> list[Path]:
 
 
 def cases_by_version(folders: Iterable[Path], key: bytes = b"") -> list[FolderCases]:
-    """Read several folders by :func:`read_cases`, and merge the folders of the same version."""
+    """Return the cases of several folders, with folders of the same version merged."""
     cases: dict[tuple[str, str], FolderCases] = {}
     for folder in folders:
         read = read_cases(folder, key)
@@ -238,7 +239,7 @@ def _merged(cases: Iterable[FolderCases]) -> FolderCases:
 
 
 def _digests_of(opened: DatasetFolder, paths: Iterable[Path], key: bytes) -> Digests:
-    """Return the digests of all ids and pictures in Parquet files."""
+    """Return the digests of all ids and pictures in the Parquet files `paths`."""
     import pyarrow.parquet as pq
 
     columns = {**ID_COLUMNS, "picture": tuple(opened.kind.table.image_columns)}
@@ -259,7 +260,7 @@ def _manifest(opened: DatasetFolder, split: str) -> Path:
 
 
 def _leaves(value: Any) -> Iterator[str | bytes]:
-    """Yield the ids, or the bytes of the pictures, in a cell."""
+    """Yield the ids or the bytes of the pictures in a cell."""
     if isinstance(value, list):
         for entry in value:
             yield from _leaves(entry)
@@ -271,7 +272,7 @@ def _leaves(value: Any) -> Iterator[str | bytes]:
 
 
 def _digest(value: str | bytes, key: bytes) -> str:
-    """Return the digest of a picture, or of an id under a key of at most 64 bytes, however the id is spelt."""
+    """Return the digest of a picture, or of an id under a key of at most 64 bytes; equal ids have equal digests."""
     if isinstance(value, bytes):
         return hashlib.blake2b(value, digest_size=16).hexdigest()
     plain = _IMAGE_FILE.sub("", unicodedata.normalize("NFKC", value).strip().casefold())

@@ -1,8 +1,9 @@
-"""The config `preview`: small pictures with the reference drawn on them, for people who browse a dataset.
+"""The config `preview`: small pictures with the reference drawn on them, for people who browse a dataset on the Hub.
 
-The Hub's viewer cuts rows of more than about 2 MB, and images of full size exceed that. A preview has the first images
-of each split whose references are public, at most :data:`MOST_PICTURES`, as JPEG no larger than :data:`SIDE_PX` pixels.
-It is made only from the rows of the folder. It is never the default config: its pictures show the answers.
+The Hub's viewer truncates rows of more than about 2 MB, and full-size images exceed this limit. The preview has the
+first images of each split with public references, at most :data:`MOST_PICTURES`, as JPEG files with sides of at most
+:data:`SIDE_PX` pixels. It is made only from the rows of the folder. It is never the default config, because its
+pictures show the answers.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ SIDE_PX = 384
 QUALITY = 85
 """Quality of the JPEG files, as Pillow's parameter."""
 ALLOWED_DIFFERENCE = 16
-"""Largest difference of a pixel, in grey levels up to 255, from the same drawing by another version of Pillow."""
-_ROWS_AT_ONCE = 4  # a row of pictures may take megabytes
+"""Largest difference of a pixel (0 to 255) that another version of Pillow may cause."""
+_ROWS_AT_ONCE = 4  # a row with pictures may take megabytes
 
 
 def preview_features(kind: AnyKind) -> Features:
-    """Return the features of the config: a picture, its ids, and the reference in words."""
+    """Return the features of the config `preview`: a picture, its ids, and the reference as text."""
     from datasets import Features, Image, Value
 
     names = dict.fromkeys((kind.key, "image_id", "reference"))
@@ -45,11 +46,11 @@ def preview_features(kind: AnyKind) -> Features:
 
 
 def preview_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
-    """Yield rows of the config for the first images of a split; none if pixels are withheld.
+    """Yield rows of the config `preview` for the first images of a split; none if pixels are withheld.
 
     Parameters
     ----------
-    folder : dataset folder; its card and its other descriptions need not be written yet
+    folder : dataset folder, which may still lack its card and other descriptions
     """
     yield from islice(_all_rows(folder, split, kind), MOST_PICTURES)
 
@@ -58,17 +59,19 @@ def _all_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
     references, pictures = kind.data.read_references(folder, split), _pictures_of(folder, split, kind)
     for record, (key, cells) in zip(references, pictures, strict=True):
         if kind.data.key_of(record) != key:
-            raise ValueError(f"{folder}: references and pictures of {split} must have one order, they differ at {key}")
+            raise ValueError(
+                f"{folder}: references and pictures of {split} must have the same order, but differ at {key}"
+            )
         yield from _case_rows(kind, record, cells)
 
 
 def preview_problems(folder: Path, split: str, kind: AnyKind, rows: Iterable[tuple[str, Row]]) -> Iterator[Problem]:
-    """Yield a problem for each row of the config that :func:`preview_rows` would not make.
+    """Yield a problem for each row of the config `preview` that differs from :func:`preview_rows`.
 
     Parameters
     ----------
     folder : dataset folder whose main config has no problems in this split
-    rows : (file, row) of the config
+    rows : (file, row) of the config `preview`
     """
     n_made = n_rows = 0
     file = PREVIEW
@@ -89,7 +92,7 @@ def preview_problems(folder: Path, split: str, kind: AnyKind, rows: Iterable[tup
 
 
 def _picture_fault(picture: Row | None, made: Row) -> tuple[str, str] | None:
-    """Return (rule, value) if a picture differs from `made`, which was drawn again for comparison; otherwise None."""
+    """Return (rule, value) if a picture differs from `made`, a new drawing for comparison; otherwise None."""
     from PIL import Image, UnidentifiedImageError
 
     picture = picture or {"bytes": None, "path": None}
@@ -108,11 +111,11 @@ def _picture_fault(picture: Row | None, made: Row) -> tuple[str, str] | None:
         return "must be a JPEG file", "other data"
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         return "must be a JPEG file", str(error)
-    return None if is_plain else ("must be the image with its reference, as `build` draws it", "another picture")
+    return None if is_plain else ("must be the same as the preview that `build` draws", "another picture")
 
 
 def _pictures_of(folder: Path, split: str, kind: AnyKind) -> Iterator[tuple[str, list[bytes | None]]]:
-    """Yield (key, bytes of the pictures) of each row, with pictures in the order of the row's case."""
+    """Yield (key, [bytes or None of each picture]) of each row of the main config."""
     columns = kind.table.image_columns
     for row in chain.from_iterable(
         read_rows(shard, [kind.key, *columns], at_once=_ROWS_AT_ONCE)
@@ -123,7 +126,7 @@ def _pictures_of(folder: Path, split: str, kind: AnyKind) -> Iterator[tuple[str,
 
 
 def _case_rows(kind: AnyKind, record: Any, pictures: Sequence[bytes | None]) -> Iterator[Row]:
-    """Yield a row for each image of a record that has pixels and can be drawn; `validate` reports what cannot."""
+    """Yield a row for each image of a record that has pixels, up to the first image that cannot be drawn."""
     from PIL import Image
 
     try:
@@ -139,7 +142,7 @@ def _case_rows(kind: AnyKind, record: Any, pictures: Sequence[bytes | None]) -> 
 
 
 def _reference_text(case: Case, is_prior: bool, drawings: Sequence[FindingDrawing]) -> str:
-    """Return the numbers on the picture with their findings, and the other facts of the reference, one per line."""
+    """Return the text of a preview, with one line per numbered finding and per other fact of the reference."""
     lines = ["Earlier image"] if is_prior else []
     lines += [f"{drawing.number} {drawing.finding}" for drawing in drawings]
     lines += [f"{name}: {text}" for name, text in case.facts]
@@ -147,7 +150,7 @@ def _reference_text(case: Case, is_prior: bool, drawings: Sequence[FindingDrawin
 
 
 def _drawings(case: Case, number: int) -> list[FindingDrawing]:
-    """Return the reference on one image of a case: one drawing per finding."""
+    """Return one drawing per finding of the reference on image `number` of a case."""
     drawings: dict[str, FindingDrawing] = {}
     for mark in case.marks.get(REFERENCE, ()):
         if mark.film == number:
@@ -160,13 +163,13 @@ def _drawings(case: Case, number: int) -> list[FindingDrawing]:
 
 
 def _drawn(data: bytes, full: tuple[int, int], drawings: list[FindingDrawing]) -> bytes:
-    """Return a radiograph of size `full` (width, height) as a small JPEG without metadata, with outlines on it."""
+    """Return a small JPEG file, without metadata, of a radiograph of size `full` (width, height) with the drawings."""
     from PIL import Image
 
     scale = min(1.0, SIDE_PX / max(full))
     size = (max(1, round(full[0] * scale)), max(1, round(full[1] * scale)))
     with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-        image.draft("L", (2 * size[0], 2 * size[1]))  # decodes a large JPEG at a fraction of its size
+        image.draft("L", (2 * size[0], 2 * size[1]))  # a large JPEG is decoded at reduced size
         small = image.convert("L").resize(size, Image.Resampling.LANCZOS).convert("RGBA")
     layer = draw_layer(drawings, size, full, fill=0)
     buffer = io.BytesIO()

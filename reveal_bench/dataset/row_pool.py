@@ -1,13 +1,12 @@
-"""Makes rows from records in several processes, and keeps the finished rows of a split until the whole build is done.
+"""Production of dataset rows from records in several processes, and storage of finished rows during a build.
 
-:class:`RowPool` reads, develops and hashes pictures. It gives the rows in the order of the records, whatever the number
-of processes, and holds only a few records per process at a time. A record that cannot be made into a row is replaced by
-a :class:`Problem`.
+:class:`RowPool` reads, converts and hashes pictures. Rows are in the order of the records regardless of the number of
+processes, and only a few records per process are in memory at a time. If a row cannot be made from a record, a
+:class:`Problem` takes its place.
 
-:class:`Spool` keeps rows on disk in small parts. A part is complete once its ``.json`` is there, which is written last
-and removed first. It lists a hash of every record and of the part's files, so that a killed build resumes after the
-last part whose records are unchanged, whatever else changed meanwhile. How rows are divided into parts does not change
-the dataset that is made from them.
+:class:`Spool` keeps rows on disk in small files ("parts"). A part is complete if its ``.json`` file exists, which is
+written last and removed first. This file lists hashes of every record and of the part's files, so that a resumed build
+only makes parts again whose records changed. The division of rows into parts does not affect the dataset.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ if TYPE_CHECKING:
 
 DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
-"""Largest number of records per process that are being made into rows or wait to be written."""
+"""Largest number of records per process that are being processed or waiting to be written."""
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """The result of one record: a row with the rows of its side table, or a problem."""
+    """The result for one record: a row with the rows of its side table, or a problem."""
 
     digest: str
     key: str
@@ -63,7 +62,7 @@ class RowResult:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """Facts that all records of a build share."""
+    """Facts of a build on which its rows depend."""
 
     benchmark: Benchmark
     asks: str
@@ -77,7 +76,7 @@ class BuildContext:
 
 
 def _software() -> tuple[str, ...]:
-    """Return the versions of all software that makes rows: with another version, a row may differ."""
+    """Return the versions of all software on which rows depend."""
     versions = [f"reveal-bench {__version__}", CLEANED, PNG16, PIPELINE]
     for name in DECODERS:
         try:
@@ -88,12 +87,12 @@ def _software() -> tuple[str, ...]:
 
 
 class RowPool:
-    """Pool of processes that make rows of records; a context manager.
+    """Pool of processes that make rows from records; a context manager.
 
     Parameters
     ----------
-    benchmark, asks : the benchmark to build, and the findings it asks for
-    embed : whether the picture bytes are kept; if not, they are read, hashed and dropped
+    benchmark, asks : the benchmark to build, and the findings that it asks for
+    embed : True to keep the bytes of pictures; otherwise pictures are only read and hashed
     workers : number of processes; with 1, all work is done in the calling process
     """
 
@@ -123,7 +122,7 @@ class RowPool:
         return record_digest(record, self.build)
 
     def make(self, records: Iterable[Record]) -> Iterator[RowResult]:
-        """Yield the result of each record, in order; if a record's file kills the worker, the result is a problem."""
+        """Yield the result for each record, in order; a record whose file kills a worker process gives a problem."""
         if self._threads is None:
             for record in records:
                 yield _make(record, self.build)
@@ -137,11 +136,11 @@ class RowPool:
             yield pending.popleft().result()
 
     def _make_in_a_worker(self, record: Record) -> RowResult:
-        """Ask a worker; if it dies, which may have another cause, ask a second one.
+        """Ask a worker process; if it dies, ask a second worker.
 
-        If that also dies, the record's file is the cause.
+        If the second worker also dies, the record's file is assumed to be the cause.
         """
-        if not any(self.build.kind.data.pictures(record)):  # nothing to decode: no process need be started for it
+        if not any(self.build.kind.data.pictures(record)):  # nothing to decode, so no process is needed
             return _make(record, self.build)
         for _ in range(2):
             if self._ended:
@@ -161,17 +160,17 @@ class RowPool:
         place = next(
             (picture.source_path for picture in kind.data.pictures(record) if picture is not None), kind.config
         )
-        rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
+        rule, got = "must be readable", "a file on which the decoding process died (or memory ran out)"
         problem = Problem(place, kind.data.key_of(record), "picture", rule, got)
         return RowResult(self.digest(record), kind.data.key_of(record), problem=problem)
 
 
 class WorkerProcess:
-    """A process that calls `answer` on one question at a time; only one thread at a time may ask it.
+    """A process that calls `answer` on one question at a time; only one thread at a time may call :meth:`ask`.
 
-    Only this process holds the other end of its pipe, so that the pipe breaks whenever the process dies, even in the
-    middle of an answer. (The queues of ``ProcessPoolExecutor`` are shared by its processes: one that is killed can
-    leave them locked or half written, and its caller waiting for ever.)
+    Only the process has the other end of its pipe, so the pipe breaks if the process dies, even in the middle of an
+    answer. (The processes of a ``ProcessPoolExecutor`` share queues: a killed process can leave a queue locked or half
+    written, so that the caller waits for ever.)
     """
 
     def __init__(self, answer: Callable[[Any], Any], *, daemon: bool = True) -> None:
@@ -182,7 +181,7 @@ class WorkerProcess:
         theirs.close()
 
     def ask(self, question: Any) -> Any:
-        """Return the answer, or the exception that the process raised; None if the process died."""
+        """Return the process's answer, or the exception that it raised; None if the process died."""
         try:
             self._pipe.send(question)
             return self._pipe.recv()
@@ -190,13 +189,13 @@ class WorkerProcess:
             return None
 
     def kill(self) -> None:
-        """End the process at once; it writes nothing that could be left unfinished."""
+        """Kill the process, which has no unfinished files because it writes none."""
         self._process.kill()
         self._process.join()
 
 
 def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
-    """Answer questions until the pipe closes because the parent is done or dead; leave Ctrl-C to the parent."""
+    """Answer questions until the parent closes the pipe or dies; ignore Ctrl-C, which the parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         while True:
@@ -243,7 +242,9 @@ def _make(record: Record, build: BuildContext) -> RowResult:
         row = kind.table.row(record, build.benchmark, developed)
         side_rows = kind.table.side_rows(record, build.benchmark)
     except ValueError as error:
-        return RowResult(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
+        return RowResult(
+            digest, key, problem=Problem(kind.config, key, "record", "must be valid for the benchmark", str(error))
+        )
     for fault in length_faults(row):
         return RowResult(digest, key, problem=Problem(kind.config, key, *fault))
     return RowResult(digest, key, kind.questions.asked(record, build.benchmark, build.asks), row, side_rows)
@@ -251,17 +252,17 @@ def _make(record: Record, build: BuildContext) -> RowResult:
 
 PART_RECORDS = 32
 ROWS_AT_ONCE = 8
-"""Number of rows that are read at once; the pictures of one row may take megabytes."""
+"""Number of rows read at a time; the pictures of one row may take megabytes."""
 PART_BYTES = 16 << 20
 
 
 class Spool:
-    """The finished parts of one split in `folder`.
+    """The finished parts of a split, stored in `folder`.
 
     Attributes
     ----------
-    problems : problems of the records that could not be made into rows
-    n_resumed : number of records whose rows an earlier run had made
+    problems : problems of records from which no row could be made
+    n_resumed : number of records whose rows an earlier, interrupted run had made
     keys : keys of the rows, in order
     """
 
@@ -275,7 +276,7 @@ class Spool:
         folder.mkdir(parents=True, exist_ok=True)
 
     def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
-        """Make the missing rows; after each record yield its result, or None if its row existed."""
+        """Make the missing rows; yield for each record its result, or None if its row existed already."""
         stream: Iterator[Record] = iter(records)
         batch: list[RowResult] = []
         n_parts = 0
@@ -308,7 +309,7 @@ class Spool:
             self.write(n_parts, batch)
 
     def rows(self) -> Iterator[tuple[Row, list[str]]]:
-        """Yield every row with the findings asked of it, in the order of the records."""
+        """Yield (row, findings that are asked for the row), in the order of the records."""
         for index in sorted(self.folder.glob("*.json")):
             asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
             rows = read_rows(index.with_suffix(".parquet"), at_once=ROWS_AT_ONCE)
@@ -327,9 +328,9 @@ class Spool:
         return self.folder / f"{number:06d}{ending}"
 
     def _read(self, number: int) -> list[tuple[str, str]] | None:
-        """Return (key, hash) of the records of a part; None if it is missing or incomplete.
+        """Return (key, hash) of the records of a part; None if the part is missing or incomplete.
 
-        Records without a row have no hash.
+        For a record without a row the hash is "".
         """
         try:
             index = json.loads(self._path(number, ".json").read_text(encoding="utf-8"))
@@ -350,7 +351,7 @@ class Spool:
         good = [made for made in batch if made.row is not None]
         self.problems += [made.problem for made in batch if made.problem is not None]
         self.keys += [made.key for made in good]
-        self._path(number, ".json").unlink(missing_ok=True)  # or it would describe other rows after a kill
+        self._path(number, ".json").unlink(missing_ok=True)  # so that after a kill it does not describe other rows
         rows = {".parquet": self._write_table(number, ".parquet", [made.row or {} for made in good], self.schema)}
         if self.side_schema is not None:
             side_rows = [row for made in good for row in made.side_rows]
@@ -363,7 +364,7 @@ class Spool:
         write_whole(self._path(number, ".json"), json.dumps(index).encode(), single_writer=True)
 
     def _write_table(self, number: int, ending: str, rows: Sequence[Row], schema: pa.Schema) -> str:
-        """Write one table of a part; return its sha256."""
+        """Write a table of a part; return the sha256 of the file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -1,11 +1,11 @@
-"""Reads a dataset folder: its files, the columns of its tables, and their rows a few at a time.
+"""Reader of dataset folders: files, columns of tables, and rows.
 
-No more than a few rows are in memory, whatever the size of the folder.
+Only a few rows are in memory at a time, whatever the size of the folder.
 
-Only known files and metadata are allowed: a file of another name, or a note in a Parquet file's metadata, could hold
-anything, and no check could read it. A split with private references may show only the columns that `Table.blank`
-leaves as they are (:func:`input_rule`), so a build and its check follow the same rule. A column unknown to the kind of
-benchmark must also be empty, because it could reveal anything.
+Only known files and metadata are allowed, because no check could understand the contents of a file with another name or
+of a note in Parquet metadata. In a split with private references, only columns that `Table.blank` does not blank may
+have values (:func:`input_rule`), so that a build and its check follow the same rule. A column that the kind of
+benchmark does not know must also be empty, because it could reveal references.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IDS = {
     "image_id": "image", "image_ids": "image", "prior_image_ids": "image", "study_id": "study", "task_id": "task",
     "patient_id": "patient",
 }  # fmt: skip
-"""Column -> kind of its ids."""
+"""Name of a column of ids -> kind of these ids."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class DatasetFolder:
 
     Attributes
     ----------
-    kind_name, kind : key and value in KINDS
-    benchmark : row of BENCHMARKS with the vocabulary of this folder
+    kind_name, kind : kind of the benchmark, as key and value in KINDS
+    benchmark : entry of BENCHMARKS, with the findings of this folder
     is_private : True for the private folder of a holdout, in which no split has public references
     """
 
@@ -74,7 +74,7 @@ class DatasetFolder:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One Parquet file, with the config (or "manifest") and split that its path says."""
+    """A Parquet file, with the config (or "manifest") and split that its path states."""
 
     path: Path
     name: str
@@ -83,12 +83,12 @@ class TableFile:
 
 
 def open_folder(path: Path) -> DatasetFolder:
-    """Read the description of a dataset folder.
+    """Return the description of a dataset folder.
 
     Raises
     ------
     ValueError
-        If `path` is not a dataset folder, or if its benchmark is not in BENCHMARKS and no main config shows its kind.
+        If `path` is not a dataset folder, or if its benchmark is not in BENCHMARKS and no main config reveals its kind.
     """
     path = Path(path)
     info = read_folder_info(path)
@@ -105,7 +105,7 @@ def open_folder(path: Path) -> DatasetFolder:
 
 
 def tables_of(folder: DatasetFolder) -> list[TableFile]:
-    """Return every Parquet file of the folder, in order of its path."""
+    """Return all Parquet files of the folder, sorted by path."""
     tables = []
     for path in sorted(folder.path.rglob("*.parquet")):
         relative = path.relative_to(folder.path)
@@ -116,7 +116,7 @@ def tables_of(folder: DatasetFolder) -> list[TableFile]:
 
 
 def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -> dict[str, Features]:
-    """Return config -> features that it must have, as the kind of benchmark says or, for other tables, the card."""
+    """Return a dict from config to required features, which the kind of benchmark or else the card defines."""
     kind = folder.kind
     features = {
         kind.config: kind.table.features(folder.benchmark),
@@ -129,7 +129,7 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
 
 
 def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[str, Features]) -> Iterator[Problem]:
-    """Yield a problem for each column that is missing, unknown or of another type, or if the file is not Parquet."""
+    """Yield a problem for each column that is missing, unknown or has a wrong type, or if the file is not Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -143,14 +143,14 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
     else:
         features = expected_features(folder, promised).get(table.config)
         if features is None:
-            yield Problem(table.name, None, "config", "must be one that the card lists", repr(table.config))
+            yield Problem(table.name, None, "config", "must be a config that the card lists", repr(table.config))
             return
         expected = features.arrow_schema
         if folder.info.format == 1:
             schema = _with_any_length(schema)
     for name in sorted(set(expected.names) ^ set(schema.names)):
         missing = name in expected.names
-        rule = "must exist" if missing else "must not be given: the schema has no such column"
+        rule = "must exist" if missing else "must not exist, because the schema has no such column"
         yield Problem(table.name, None, name, rule, "no such column" if missing else str(schema.field(name).type))
     for name in expected.names:
         if name in schema.names and expected.field(name).type != schema.field(name).type:
@@ -161,7 +161,7 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
 
 
 def _with_any_length(schema: Any) -> Any:
-    """Return the schema of a table of format 1, converted to format 2: its lists have any length."""
+    """Return the schema of a table in format 1, converted to format 2, in which lists have any length."""
     from datasets import Features
 
     written = Features.from_arrow_schema(schema)
@@ -170,16 +170,16 @@ def _with_any_length(schema: Any) -> Any:
 
 
 def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iterator[Problem]:
-    """Yield a problem for each column of codes without the right names; the types must be right."""
+    """Yield a problem for each column of codes with wrong names of the codes; the types must be correct."""
     from datasets import Features
 
     if b"huggingface" not in (schema.metadata or {}):
-        yield Problem(table.name, None, "metadata", "must have the names of the codes (key huggingface)", "none")
+        yield Problem(table.name, None, "metadata", "must contain the names of the codes (key huggingface)", "none")
         return
     written = Features.from_arrow_schema(schema)
     for name in features:
         if name in written and written[name] != features[name]:
-            rule = "must have the names of the schema"
+            rule = "must have the names of codes in the schema"
             yield Problem(table.name, None, name, rule, _short(written[name]))
 
 
@@ -189,7 +189,7 @@ def _short(value: object) -> str:
 
 
 def read_table(table: TableFile, columns: list[str] | None = None) -> Iterator[list[Row]]:
-    """Yield the rows of a file, a few at a time; `columns` that the file lacks are left out.
+    """Yield the rows of a file in small batches; `columns` that the file lacks are left out.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def file_problems(
     Parameters
     ----------
     names : relative paths of the folder's files
-    promised : config -> split -> anything, as the card lists them; if the card lists none, any table is allowed
+    promised : configs and their splits that the card lists; if it lists none, any table is allowed
     """
     for name in sorted(set(names) - DESCRIPTIONS):
         place, _, file = name.rpartition("/")
@@ -239,18 +239,18 @@ def file_problems(
         else:
             is_table = match is not None and match["split"] in promised.get(place, ())
         if not is_table:
-            yield Problem(name, None, "file", "must be a file of the dataset form", "another file")
+            yield Problem(name, None, "file", "must be a file that belongs in a dataset folder", "another file")
 
 
 def metadata_problems(table: TableFile) -> Iterator[Problem]:
-    """Yield a problem for metadata of a Parquet file other than its columns' types; none if the file is damaged."""
+    """Yield a problem for Parquet metadata other than the columns' types; none if the file is damaged."""
     for place, key, value in _metadata(table.path):
         if key not in (FIELD_METADATA if place else METADATA):
             got = f"{place}: {key[:60]}" if place else key[:60]
-            yield Problem(table.name, None, "metadata", "must state only the types of the columns", got)
+            yield Problem(table.name, None, "metadata", "must only state the types of the columns", got)
         elif key == "huggingface" and not _tells_features_alone(value):
             yield Problem(
-                table.name, None, "metadata", "must state only the types of the columns", "more in huggingface"
+                table.name, None, "metadata", "must only state the types of the columns", "more in huggingface"
             )
 
 
@@ -258,12 +258,12 @@ def metadata_texts(path: Path) -> Iterator[str]:
     """Yield every string of a Parquet file's metadata; none if the file is damaged."""
     for _, key, value in _metadata(path):
         yield key
-        if key != "ARROW:schema":  # the same once more, as bytes
+        if key != "ARROW:schema":  # repeats the schema as bytes
             yield value
 
 
 def _metadata(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield (column, or "" for the file; key; value)."""
+    """Yield (column, key, value) of each entry of a Parquet file's metadata; column is "" for the file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -302,11 +302,11 @@ HASHES = ("source_sha256", "pixel_sha256")
 
 @dataclass(frozen=True)
 class InputRule:
-    """The columns that a row without references may fill.
+    """Rule on the columns that may have values in a row without references.
 
     Attributes
     ----------
-    blanked : column that must be empty -> its value in an input (a code may mean "unknown")
+    blanked : dict from column that must be empty to its empty value (None, or a code that means "unknown")
     known : columns that may have values
     """
 
@@ -314,7 +314,7 @@ class InputRule:
     known: frozenset[str]
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Yield the columns of a row, or dotted names of their fields, that have a value which inputs must not have."""
+        """Yield the names of columns, or dotted names of fields, with a value that inputs must not have."""
         for name, value in row.items():
             if name in self.known:
                 yield from _hashes_in(name, value)
@@ -323,7 +323,7 @@ class InputRule:
 
 
 def input_rule(folder: DatasetFolder) -> InputRule:
-    """Return the rule for the folder's kind of benchmark."""
+    """Return the rule for inputs of the folder's kind of benchmark."""
     kind = folder.kind
     blanked = kind.table.blank({"image_facts": [], "prior_image_facts": []})
     facts = {"image_facts", "prior_image_facts"}
@@ -333,14 +333,14 @@ def input_rule(folder: DatasetFolder) -> InputRule:
 
 
 def _hashes_in(column: str, value: Any) -> Iterator[str]:
-    """Yield the dotted names of the hashes in the facts of pictures."""
+    """Yield the dotted names of hashes in a column with facts about pictures."""
     for entry in value if isinstance(value, list) else ():
         if isinstance(entry, dict):
             yield from (f"{column}.{name}" for name in HASHES if entry.get(name) is not None)
 
 
 def is_empty(value: object) -> bool:
-    """Return True if a value reveals nothing, at any depth."""
+    """Return True if a value contains only None, "" and empty lists or dicts, at any depth."""
     if isinstance(value, dict):
         return all(is_empty(inner) for inner in value.values())
     if isinstance(value, list):

@@ -1,11 +1,10 @@
-"""Checks a dataset folder of any kind: files, tables, references, pictures, descriptions, holdout, and loading it.
+"""Validation of a dataset folder: files, tables, references, pictures, descriptions, holdout and loading.
 
-:func:`validate_folder` returns a list of :class:`reveal_bench.arguments.Problem` and continues after a problem if it
-can; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
+:func:`validate_folder` returns a list of :class:`reveal_bench.arguments.Problem`, and continues after a problem if
+possible. An empty list means that the folder may be published. Only a few rows are in memory at a time.
 
-If the private folder is given, the public folder must describe the same holdout: the manifest and sizes of the split,
-and the pictures in ``holdout_inputs``, must agree. If a row or a picture were exchanged, a model would be scored
-against the wrong references.
+If the private folder is given, it must agree with the public folder on the manifest and sizes of the private split and
+on the pictures in ``holdout_inputs``. Otherwise a model would be scored against the wrong references.
 """
 
 from __future__ import annotations
@@ -64,11 +63,12 @@ RULE = "must equal the value in the holdout's private folder"
 def holdout_problems(
     public: DatasetFolder, holdout: Path, input_pictures: Mapping[str, Sequence[tuple[str, str]]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each value of the holdout that differs between the public and the private folder.
+    """Yield a problem for each difference between the public and the private folder in their facts about the holdout.
 
     Parameters
     ----------
-    input_pictures : image id -> (file, sha256 of the decoded pixels) of the pictures in the public folder's inputs
+    input_pictures : dict from image id to (file, sha256 of the decoded pixels) of pictures in the public folder's
+        inputs
     """
     private = open_folder(holdout)
     key = public.kind.key
@@ -93,7 +93,7 @@ def _manifest_problems(public: list[Row], private: list[Row], file: str, key: st
     rows = {row.get(key): row for row in public}
     known = {row.get(key): row for row in private}
     for name in sorted(rows.keys() ^ known.keys(), key=str):
-        yield Problem(file, name, key, "must be in both folders' manifests", "in one alone")
+        yield Problem(file, name, key, "must be in the manifests of both folders", "in one alone")
     for name, row in rows.items():
         for column in row if name in known else ():
             if row[column] != known[name].get(column):
@@ -106,7 +106,7 @@ def _input_problems(inputs: Counter[str], private: list[Row], file: str, key: st
         n_expected = int(name in known)
         if inputs[name] != n_expected:
             yield Problem(
-                file, name, key, f"must have {n_expected} rows, as the private manifest says", str(inputs[name])
+                file, name, key, f"must have {n_expected} rows, as in the private manifest", str(inputs[name])
             )
 
 
@@ -124,7 +124,7 @@ def _picture_problems(private: DatasetFolder, inputs: Mapping[str, Sequence[tupl
 
 
 def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | None = None) -> list[Row]:
-    """Return the rows of a split; none if its file is damaged, which the check of its schema reports."""
+    """Return the rows of a split; none if the file is damaged, which the check of the schema reports."""
     import pyarrow as pa
 
     rows: list[Row] = []
@@ -138,10 +138,11 @@ def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | N
 
 
 class Reader:
-    """Reader of the files of a dataset folder. A subclass may know their contents already.
+    """Reader of the files of a dataset folder, used by validation.
 
-    Rows of a subclass may have a :class:`reveal_bench.dataset.validate_rows.PictureFacts` or ``MaskFacts`` instead of a
-    picture, and its `masks` may have checked the masks already.
+    A subclass may obtain results in another way, for example from workers. Its rows may then contain a
+    :class:`reveal_bench.dataset.validate_rows.PictureFacts` or ``MaskFacts`` instead of a picture, and its `masks` may
+    already be checked.
     """
 
     def __init__(self) -> None:
@@ -152,12 +153,12 @@ class Reader:
         return file_sha256(path)
 
     def rows(self, table: TableFile) -> Iterator[list[Row]]:
-        """Return the rows of a table, a few at a time."""
+        """Return an iterator of small batches of a table's rows."""
         return read_table(table)
 
 
 CACHES = {".git", ".cache", "__pycache__"}
-"""Folders that tools make and that are not part of the dataset."""
+"""Folders that other tools create and that are not part of the dataset."""
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -175,19 +176,19 @@ def validate_folder(
     Parameters
     ----------
     folder : public or private dataset folder
-    holdout : private folder of its holdout; if given, both are compared, and the public folder must not contain
-        anything private
-    load : also load the folder as users will: every config and split with `datasets`, offline, and ``croissant.json``
-        with mlcroissant, if it is installed
+    holdout : private folder of the holdout; if given, the two folders are compared, and the public folder must not
+        contain private contents
+    load : also load every config and split with `datasets`, offline, and ``croissant.json`` with mlcroissant if it is
+        installed
     progress : called with (name of the check, rows done, rows in all)
-    warnings : list that gets facts that are not errors: pictures that occur twice in one split, or that
-        are withheld without any hash, and facts for Croissant that only the dataset's makers know
+    warnings : list to which warnings are added: pictures that occur twice in a split or are withheld without a hash,
+        and Croissant fields that only the makers of the dataset can fill
     reader : reader of tables and hasher of files, such as :class:`reveal_bench.scale.validate.TaskReader`; it does
         not change the result
 
     Returns
     -------
-    list of Problem: file, row, field, rule, value; empty if nothing is wrong
+    list of Problem, each with file, row, field, rule and value; empty if the folder is valid
 
     Raises
     ------
@@ -199,8 +200,8 @@ def validate_folder(
     problems, sums = _checksums(opened.path, reader)
     if opened.info.format != FORMAT:
         rule = (
-            f"must be {FORMAT}, so that every Parquet reader reads it: build again (with --previous if there "
-            f"is a holdout)"
+            f"must be {FORMAT}, which every Parquet reader can read: build the folder again (with "
+            "--previous if there is a holdout)"
         )
         problems.append(Problem(FOLDER_INFO, None, "schema", rule, str(opened.info.format)))
     promise, faults = read_promise(opened.path)
@@ -237,7 +238,7 @@ def validate_folder(
 
 
 def _checksums(folder: Path, reader: Reader) -> tuple[list[Problem], dict[str, str]]:
-    """Return (problems of CHECKSUMS.json, file -> its true sha256)."""
+    """Return (problems of CHECKSUMS.json, dict from file to actual sha256)."""
     present = {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
@@ -261,7 +262,7 @@ def _checksums(folder: Path, reader: Reader) -> tuple[list[Problem], dict[str, s
 
 
 def _n_rows(table: TableFile) -> int:
-    """Return the number of rows of a table; 0 if its file is damaged, which the check of its schema reports."""
+    """Return the number of rows of a table; 0 if the file is damaged, which the check of the schema reports."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -273,14 +274,14 @@ def _n_rows(table: TableFile) -> int:
 
 @dataclass
 class _Check:
-    """The tables of one folder, read once; ids are remembered across files.
+    """Check of the tables of a folder, each of which is read once; ids are remembered across tables.
 
     Attributes
     ----------
-    features : config -> features of its columns
-    home : (column, id) -> split of the id
-    repeated : (column, id, split) of the ids that were found in a second split
-    keys : split -> keys of its rows with references
+    features : dict from config to features
+    home : dict from (column, id) to the first split with the id
+    repeated : (column, id, split) of ids that also occur in a second split
+    keys : dict from split to keys of its rows with references
     """
 
     folder: DatasetFolder
@@ -295,11 +296,11 @@ class _Check:
     keys: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Set the rule for inputs, which depends only on the kind of benchmark."""
+        """Set the rule for inputs of the kind of benchmark."""
         self.inputs = input_rule(self.folder)
 
     def tables(self, n_rows: dict[TableFile, int], unsound: set[tuple[str, str]]) -> None:
-        """Check every table; `n_rows` has their numbers of rows, `unsound` each (config, split) with wrong columns."""
+        """Check every table; `n_rows` has their numbers of rows, `unsound` the (config, split) with wrong columns."""
         kind, info = self.folder.kind, self.folder.info
         by_place: dict[tuple[str, str], list[TableFile]] = {}
         for table in n_rows:
@@ -341,7 +342,7 @@ class _Check:
                 self._in_info(split, name, f"must be {n}, as in the files", repr(stated.get(name)))
 
     def _manifest(self, split: str, tables: list[TableFile]) -> dict[str, Row]:
-        """Return key -> row of a split's manifest."""
+        """Return a dict from key to row of a split's manifest."""
         key = self.folder.kind.key
         rows: dict[str, Row] = {}
         if not tables:
@@ -357,7 +358,7 @@ class _Check:
         return rows
 
     def _belongs(self, row: Row, split: str, table: TableFile, *, patients: bool) -> None:
-        """Check that every image and task, and with `patients` every patient, is in only one split."""
+        """Note each image and task, and with `patients` each patient, that is in more than one split."""
         names = ["image_id", "task_id"] + (["patient_id"] if patients else [])
         ids = [(name, row[name]) for name in names if row.get(name)]
         ids += [("image_id", name) for column in ("image_ids", "prior_image_ids") for name in row.get(column) or ()]
@@ -368,7 +369,7 @@ class _Check:
                 self.problems.append(Problem(table.name, name, column, "must be in one split", repr(before)))
 
     def _split(self, split: str, tables: list[TableFile], manifest: dict[str, Row], n_rows: int) -> None:
-        """Check rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
+        """Check rows with references, and compare them with the manifest and with the sizes in `benchmark.json`."""
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         tally, keys = kind.table.tally(), self.keys.setdefault(split, set())
         n_unread = 0
@@ -377,7 +378,7 @@ class _Check:
                 batch = [row for row in rows if self._is_sound(row, table)]
                 n_unread += len(rows) - len(batch)
                 keys.update(row[kind.key] for row in rows if row not in batch)
-                if kind.table.side_config is not None:  # the side config shows the masks of the rows
+                if kind.table.side_config is not None:  # the pictures of the side config show the rows' masks
                     self.problems += self.reader.masks.check(batch, table, findings)
                 for row in batch:
                     self._row(row, table, manifest, tally, keys)
@@ -391,14 +392,14 @@ class _Check:
             self._size(split, self.folder.info.splits[split], tally.size)
 
     def _tell(self, faults: Iterable[Fault], row: Row, table: TableFile) -> bool:
-        """Note the faults of a row; return True without any."""
+        """Note the faults of a row; return True if there are none."""
         key = self.folder.kind.key
         problems = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
         self.problems += problems
         return not problems
 
     def _is_sound(self, row: Row, table: TableFile) -> bool:
-        """Return True if other rules can read the row: codes have names, and no required value is missing."""
+        """Return True if other rules apply to the row: all codes have names, and no required value is missing."""
         is_own = table.config in (self.folder.kind.config, self.folder.kind.table.side_config)
         is_sound = self._tell(value_faults(row, self.features[table.config], is_input=not is_own), row, table)
         if is_own or table.config in (INPUTS, "ratings"):
@@ -425,11 +426,11 @@ class _Check:
             return
         for name, value in kind.questions.manifest_row(row, asked).items():
             if manifest[key][name] != value:
-                file, rule = f"manifest/{table.split}.parquet", f"must be {value}, as in the references"
+                file, rule = f"manifest/{table.split}.parquet", f"must be {value}, as the references imply"
                 self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
 
     def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
-        """Report tables of unknown splits, and references of private splits in a public folder."""
+        """Note tables of unknown splits, and references of private splits in a public folder."""
         splits, kind = self.folder.info.splits, self.folder.kind
         if config not in (kind.config, kind.table.side_config, MANIFEST, INPUTS, PREVIEW, "ratings"):
             return
@@ -466,8 +467,10 @@ class _Check:
                 yield Problem(table.name, row["task_id"], *fault)
             who = (row["task_id"], row["model"], row["reader"])
             if who in seen:
-                rule = "must be one per task, model and reader"
+                rule = "must be unique for each task, model and reader"
                 yield Problem(table.name, row["task_id"], "reader", rule, f"{row['model']}, {row['reader']} again")
             seen.add(who)
         if kind.key in row and table.split in self.keys and row[kind.key] not in self.keys[table.split]:
-            yield Problem(table.name, row[kind.key], kind.key, "must be in the main config's split", "not there")
+            yield Problem(
+                table.name, row[kind.key], kind.key, "must be in the same split of the main config", "not there"
+            )

@@ -1,7 +1,7 @@
-"""Checks the files that describe a dataset folder (card, ``eval.yaml``, citation, Croissant), and that it loads.
+"""Validation of the files that describe a dataset folder (card, ``eval.yaml``, citation, Croissant), and of loading it.
 
-The configs, splits and rows that the card promises are compared with the files. Then every config and split is loaded
-with `datasets` as a user would, offline.
+The configs, splits and numbers of rows that the card states are compared with the files. Then every config and split is
+loaded with `datasets`, offline.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
 CARD, EVAL, CROISSANT = "README.md", "eval.yaml", "croissant.json"
 LOAD_BYTES = 1 << 30
-"""Largest split that is loaded in full.
+"""Size of a split, in bytes, up to which it is loaded completely.
 
-Rows of larger ones are streamed, because `datasets` copies all that it loads.
+Larger splits are streamed, because `datasets` makes a copy of a loaded split.
 """
 
 
 @dataclass
 class Promise:
-    """The contents of a folder as its card describes them.
+    """The contents of a dataset folder that its card states.
 
     Attributes
     ----------
-    rows : config -> split -> number of rows
-    patterns : config -> split -> pattern of its files
-    features : config -> Features
-    default : the config that is loaded if none is named
+    rows : dict from config and split to number of rows
+    patterns : dict from config and split to pattern of the files
+    features : dict from config to Features
+    default : config that is loaded if the user names none
     """
 
     rows: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Promise:
 
 
 def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
-    """Return (promise, problems): the contents that the card describes, and the problems of its YAML block."""
+    """Return (contents that the card states, problems of its YAML block)."""
     from datasets.info import DatasetInfosDict
     from huggingface_hub import DatasetCardData
 
@@ -74,7 +74,7 @@ def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
         for name, info in DatasetInfosDict.from_dataset_card_data(DatasetCardData(**block)).items():
             promise.features[name] = info.features
             promise.rows[name] = {split: entry.num_examples for split, entry in info.splits.items()}
-    except Exception as error:  # a card written by hand can be wrong in any way; the message of `datasets` is the value
+    except Exception as error:  # an edited card can be wrong in any way, and `datasets` explains it
         rule = "must list every config under `configs` and `dataset_info`"
         return promise, [Problem(CARD, None, "YAML", rule, f"{type(error).__name__}: {error}")]
     return promise, []
@@ -101,7 +101,9 @@ def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table
         if "Not for clinical use" not in body:
             yield Problem(CARD, None, "notice", "must say `Not for clinical use`", "no such words")
     if folder.info.synthetic and not folder.is_private and "SYNTHETIC" not in body:
-        yield Problem(CARD, None, "notice", "must say SYNTHETIC where the data are synthetic", "no such word")
+        yield Problem(
+            CARD, None, "notice", "must contain the word SYNTHETIC, because the data are synthetic", "no such word"
+        )
     yield from _config_problems(folder, promise, tables)
 
 
@@ -112,15 +114,17 @@ def _config_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Ta
             splits = counted.setdefault(table.config, {})
             splits[table.split] = splits.get(table.split, 0) + n_rows
     if promise.rows and promise.default != folder.kind.config:
-        yield Problem(CARD, None, "configs", f"must have the default {folder.kind.config}", repr(promise.default))
+        yield Problem(
+            CARD, None, "configs", f"must have {folder.kind.config} as the default config", repr(promise.default)
+        )
     for config in sorted(promise.patterns.keys() ^ promise.rows.keys()):
-        rule = "must be under `configs` and under `dataset_info`"
+        rule = "must be listed under both `configs` and `dataset_info`"
         yield Problem(CARD, config, "configs", rule, "one of the two")
     for config in sorted(counted.keys() | promise.rows.keys()):
         files, card = counted.get(config, {}), promise.rows.get(config, {})
         for split in sorted(files.keys() | card.keys()):
             if files.get(split) != card.get(split):
-                rule = f"must promise {files.get(split, 0)} rows, as in the files"
+                rule = f"must state {files.get(split, 0)} rows, as in the files"
                 yield Problem(CARD, config, split, rule, str(card.get(split, "nothing")))
 
 
@@ -142,14 +146,14 @@ def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
         yield Problem(EVAL, None, "tasks", "must name at least one", "none")
     for task_id, n in Counter(task_id for task_id, _, _ in tasks).items():
         if n > 1:
-            yield Problem(EVAL, task_id, "tasks", "must have an id that no other task has", f"{n} of them")
+            yield Problem(EVAL, task_id, "tasks", "must have a unique id", f"{n} of them")
     for task_id, config, split in tasks:
         if split not in promise.rows.get(config, {}):
             yield Problem(EVAL, task_id, "tasks", "must name a config and a split of the card", f"{config}, {split}")
 
 
 def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
-    """Yield a problem if ``CITATION.cff`` or ``.zenodo.json`` exists, but does not name authors and this version."""
+    """Yield a problem if ``CITATION.cff`` or ``.zenodo.json`` exists but does not state authors and this version."""
     import yaml
 
     for file, fixed, authors in (
@@ -160,23 +164,23 @@ def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
         if not path.exists():
             continue
         try:
-            document = read_yaml(path.read_text(encoding="utf-8"))  # which reads JSON, too
+            document = read_yaml(path.read_text(encoding="utf-8"))  # reads JSON, too
             expected = {**fixed, "version": folder.info.version}
             wrong = [(name, f"must be {value}") for name, value in expected.items() if document.get(name) != value]
             wrong += [(name, "must exist") for name in ("title", authors) if not document.get(name)]
         except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
-            yield Problem(file, None, "YAML", "must be a citation file", type(error).__name__)
+            yield Problem(file, None, "YAML", "must be a valid citation file", type(error).__name__)
             continue
         for name, rule in wrong:
             yield Problem(file, None, name, rule, repr(document.get(name)))
 
 
 def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem if ``croissant.json`` does not describe exactly these files.
+    """Yield a problem if ``croissant.json`` does not describe exactly the files of the folder.
 
     Parameters
     ----------
-    sums : relative path -> sha256 of every file, as in CHECKSUMS.json
+    sums : dict from relative path to sha256 of every file, as in CHECKSUMS.json
     """
     try:
         document = json.loads((folder.path / CROISSANT).read_text(encoding="utf-8"))
@@ -191,7 +195,7 @@ def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[st
             yield Problem(CROISSANT, name, "distribution", "must describe every table", "no such entry")
     for name, entry in files.items():
         if name not in sums:
-            yield Problem(CROISSANT, name, "distribution", "must describe files that are here", "no such file")
+            yield Problem(CROISSANT, name, "distribution", "must only describe files of the folder", "no such file")
         elif entry.get("sha256") != sums[name]:
             yield Problem(CROISSANT, name, "sha256", f"must be {sums[name]}", str(entry.get("sha256")))
     for config in sorted({*promise.rows, MANIFEST} - record_sets):
@@ -209,11 +213,11 @@ MAKERS_FIELDS = ("url", "creator", "datePublished")
 
 
 def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterator[Problem]:
-    """Yield a problem for each field that Croissant 1.1 requires and ``croissant.json`` lacks.
+    """Yield a problem for each field that Croissant 1.1 requires but ``croissant.json`` lacks.
 
     Parameters
     ----------
-    warnings : list to which missing fields are added that only the makers of the dataset know
+    warnings : list to which missing fields are added if only the makers of the dataset can fill them
     """
     if not _is_json(folder.path / CROISSANT):
         return  # croissant_problems reports it
@@ -233,19 +237,19 @@ def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterato
 
 
 def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
-    """Yield mlcroissant's problems of ``croissant.json``; none if it is not installed or the file is not JSON."""
+    """Yield the problems that mlcroissant finds in ``croissant.json``; none without mlcroissant or valid JSON."""
     if find_spec("mlcroissant") is None or not _is_json(folder / CROISSANT):
         return
     mlcroissant = import_module("mlcroissant")
     logger = logging.getLogger("absl")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # its warnings (no date) are not ours to print
+    logger.setLevel(logging.ERROR)  # mlcroissant's warnings (no date) are not printed
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecations of its own libraries, which only it can mend
+            warnings.simplefilter("ignore")  # deprecation warnings that only mlcroissant can resolve
             mlcroissant.Dataset(str(folder / CROISSANT))
     except Exception as error:  # a broken document can raise any error in mlcroissant, not only its ValidationError
-        yield Problem(CROISSANT, None, "file", "must be valid to mlcroissant", " ".join(str(error).split()))
+        yield Problem(CROISSANT, None, "file", "must be valid according to mlcroissant", " ".join(str(error).split()))
     finally:
         logger.setLevel(level)
 
@@ -258,7 +262,7 @@ def _is_json(path: Path) -> bool:
 
 
 def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
-    """Yield a problem for each config and split that cannot be loaded, as a user would, from the folder's files."""
+    """Yield a problem for each config and split that a user could not load from the folder's files."""
     import datasets
 
     was_quiet = datasets.are_progress_bars_disabled()
@@ -269,7 +273,7 @@ def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
                 for split, n_rows in splits.items():
                     try:
                         loaded = _n_loaded(folder, config, split, cache)
-                    except Exception as error:  # any error of `datasets` on a user's machine is a problem of the folder
+                    except Exception as error:  # any error that a user would get is a problem of the folder
                         reason = f"{type(error).__name__}: {error}"
                         yield Problem(CARD, config, split, "must load with load_dataset", reason)
                         continue

@@ -1,11 +1,11 @@
-"""Checks of the rows of a dataset folder of any kind: values by the type of their column, and pictures.
+"""Validation of the rows of a dataset folder: values by the type of their column, pictures and masks.
 
-Rules on values come first: if a row breaks a rule of :func:`value_faults`, no other rule is applied to it. The rules of
-a kind of benchmark (:meth:`reveal_bench.kinds.parts.Table.row_faults`) can therefore rely on every code having a name
-and every list being present. A fault is (field, rule, value).
+A fault is (field, rule, value). Values are checked first: if :func:`value_faults` finds a fault in a row, no other rule
+is applied to the row. The rules of a kind of benchmark (:meth:`reveal_bench.kinds.parts.Table.row_faults`) can
+therefore assume that every code has a name and that no list is missing.
 
-Pictures must decode, and have the stated size and hashes. If two rows in different splits have the same pixels (sha256
-of the decoded grey values), that is a problem, because facts about one row reveal the other. In one split it is a
+Pictures must be decodable and have the stated size and hashes. The same pixels (sha256 of the decoded grey values) in
+rows of different splits are a problem, because facts about one row would reveal the other. Within a split they cause a
 warning, because some sources have the same picture under two names.
 """
 
@@ -32,17 +32,17 @@ GROUND_TRUTH = READERS.index("ground_truth")
 ID = re.compile(r"[\w.+-]+")
 OPTIONAL_CODES = {"agreement"}
 NEEDED = {"width", "height", "x", "y", "area_px", "n_instances", "counts"}
-"""Required numbers and texts, without which a row or entry means nothing."""
+"""Names of numbers and texts that must have a value."""
 QUANTITIES = ("kvp", "exposure_mas")
 
 
 def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = False) -> Iterator[Fault]:
-    """Yield a fault for each code without a name, missing required value and number that is not finite, at any depth.
+    """Yield a fault for each unknown code, missing required value and non-finite number, at any depth.
 
     Parameters
     ----------
-    features : Features of the table; other columns are ignored
-    is_input : the row may lack columns that reveal something of the references
+    features : Features of the table; columns without a feature are ignored
+    is_input : True if the row may lack columns that would reveal references
     """
     for name, feature in features.items():
         if name in row:
@@ -72,10 +72,10 @@ def _faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fa
 
 def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
     if value is None and place.rpartition(".")[2] not in MAY_BE_NULL and not may_lack:
-        yield place, "must be a list, empty where there is nothing", "null"
+        yield place, "must be a list, which may be empty", "null"
     for entry in value or ():
         if entry is None and _is_entry(feature.feature):
-            yield place, "must have no null among its entries", "null"
+            yield place, "must not contain null", "null"
         else:
             yield from _faults(entry, feature.feature, place, may_lack)
 
@@ -83,7 +83,7 @@ def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterat
 def _is_entry(feature: Any) -> bool:
     """Return True if entries of a list must not be null.
 
-    Pictures may be withheld, and a null code has its own error.
+    Null is allowed for pictures, which may be withheld; a null code is reported as a missing value.
     """
     from datasets import ClassLabel, Image
 
@@ -91,7 +91,7 @@ def _is_entry(feature: Any) -> bool:
 
 
 def id_faults(row: Row, *, is_input: bool = False) -> Iterator[Fault]:
-    """Yield a fault for each id that is missing, or has characters other than letters, digits and `_ . + -`."""
+    """Yield a fault for each id that is missing or contains characters other than letters, digits and `_ . + -`."""
     for column in IDS:
         if column not in row or (is_input and column == "patient_id" and row[column] is None):
             continue
@@ -115,7 +115,9 @@ def quantity_faults(row: Row) -> Iterator[Fault]:
 
 
 DECODED = (*FORMATS, "BMP", "GIF", "JPEG2000", "PPM", "TIFF", "WEBP")
-"""Formats in which pictures of the holdout are searched for; for some other formats Pillow would start programs.
+"""Formats of pictures that are decoded and compared with the holdout.
+
+Pillow would start other programs for some other formats.
 """
 WITHHELD = "withheld"
 UNKNOWN_FORM = "cannot identify image file"
@@ -124,15 +126,16 @@ FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PictureFacts:
-    """Facts of a picture's bytes that its checks need and that are slow to compute.
+    """Facts about a picture that its checks need and that are slow to compute.
 
     Attributes
     ----------
-    path : name of the file, as the row has it
-    n_bytes, sha256 : number and SHA-256 of the bytes
+    path : name of the file in the row
+    n_bytes, sha256 : size and SHA-256 of the file
     n_besides : number of bytes of metadata
     size, pixels : results of :func:`picture_hash`
-    error : why the bytes are not a picture, or None; with an error, `n_besides`, `size` and `pixels` are meaningless
+    error : reason why the file is not a picture, or None; with an error, `n_besides`, `size` and `pixels` are
+        meaningless
     """
 
     path: str
@@ -145,7 +148,7 @@ class PictureFacts:
 
 
 def inspect_picture(picture: Row) -> PictureFacts:
-    """Decode a picture, {"bytes", "path"}, and return its facts."""
+    """Decode a picture, a dict with "bytes" and "path", and return facts about it."""
     data, path = picture["bytes"] or b"", picture["path"] or ""
     digest = hashlib.sha256(data).hexdigest()
     try:
@@ -158,16 +161,16 @@ def inspect_picture(picture: Row) -> PictureFacts:
 
 @dataclass
 class PictureChecks:
-    """Checker of the pictures of rows, which remembers them by their pixels.
+    """Check of the pictures of rows, which remembers where pixels were first seen.
 
     Attributes
     ----------
-    places : sha256 of pixels -> (split, image id, file) where they were first seen
-    files : sha256 of a picture's file bytes -> (split, image id, file) where they were first seen
-    inputs : image id -> (file, sha256 of pixels) of every picture of a holdout's inputs
+    places : dict from sha256 of pixels to (split, image id, file) where the pixels were first seen
+    files : dict from sha256 of a picture's file to (split, image id, file) where the file was first seen
+    inputs : dict from image id to (file, sha256 of pixels) of the pictures in a holdout's inputs
     seen : names of the tables whose pictures were checked
-    n_withheld, n_verifiable : numbers of withheld pictures with references, and of those among them with their file's
-        hash
+    n_withheld, n_verifiable : number of withheld pictures in rows with references, and number of these with the hash of
+        the file
     """
 
     places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -178,17 +181,17 @@ class PictureChecks:
     n_verifiable: int = 0
 
     def check(self, row: Row, key: str, table: TableFile, warnings: list[Problem]) -> Iterator[Problem]:
-        """Yield problems of the pictures of one row of a main config."""
+        """Yield the problems of the pictures in a row of the main config or of inputs."""
         self.seen.add(table.name)
         for is_one_of_many, picture, facts in _pictures_of(row):
             which = f"[{facts['image_id']}]" if is_one_of_many else ""
             pixels = facts["pixel_sha256"]
             if picture is None:
-                if table.config != INPUTS:  # which have no hash by design
+                if table.config != INPUTS:  # inputs have no hash by design
                     self.n_withheld += 1
                     self.n_verifiable += facts["source_sha256"] is not None
                 if facts["pixel_pipeline"] != WITHHELD:
-                    rule = f"must be '{WITHHELD}' where the image is missing"
+                    rule = f"must be '{WITHHELD}' if the image is missing"
                     yield Problem(table.name, row[key], f"pixel_pipeline{which}", rule, repr(facts["pixel_pipeline"]))
             else:
                 pixels, seen = None, picture if isinstance(picture, PictureFacts) else inspect_picture(picture)
@@ -204,25 +207,25 @@ class PictureChecks:
                 yield from self._seen(pixels, facts["image_id"], row[key], table, warnings)
 
     def unverifiable(self, place: str) -> Iterator[Problem]:
-        """Yield a problem if pictures are withheld and none has a hash by which users could verify their copies."""
+        """Yield a problem if pictures are withheld and none has a hash with which users could verify their copies."""
         if self.n_withheld and not self.n_verifiable:
-            rule = "should be given where pictures are withheld"
-            yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify their own copies")
+            rule = "should be given if pictures are withheld"
+            yield Problem(place, None, "source_sha256", rule, "no hash, so users cannot verify their own copies")
 
     def _seen(
         self, pixels: str, image_id: str, row_key: str, table: TableFile, warnings: list[Problem]
     ) -> Iterator[Problem]:
         split, before, file = self.places.setdefault(pixels, (table.split, image_id, table.name))
         if split != table.split:
-            rule = "must have pixels that are in no other split"
+            rule = "must belong to pixels that are in no other split"
             yield Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before} in {file}")
         elif before != image_id:
-            rule = "should have pixels of its own"
+            rule = "should belong to only one image"
             warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before}"))
 
 
 def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Row]]:
-    """Yield (is_one_of_many, picture or None, facts) of every picture that a row has or could have."""
+    """Yield (True if the row has several pictures, picture or None if withheld, facts) of each picture of a row."""
     if "image" in row:
         yield False, row["image"], row
         return
@@ -233,22 +236,22 @@ def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Ro
 
 
 def _picture_faults(picture: PictureFacts, facts: Row) -> Iterator[tuple[str, str, str] | str]:
-    """Yield (field, rule, value) of each problem and, if the picture can be decoded, the hash of its pixels."""
+    """Yield (field, rule, value) of each fault and, if the picture can be decoded, the hash of its pixels."""
     path, size, pixels = picture.path, picture.size, picture.pixels
     if "/" in path or "\\" in path:
-        yield "image.path", "must be a bare file name", repr(path)
+        yield "image.path", "must be a file name without folders", repr(path)
     elif path and not is_name_of(path, facts["image_id"] or ""):
-        yield "image.path", f"must be {facts['image_id']} with .png or .jpg, or the end of it", repr(path)
+        yield "image.path", f"must be {facts['image_id']} or the end of it, with .png or .jpg", repr(path)
     if picture.error is not None:
         yield "image", "must be a picture", f"{picture.n_bytes} bytes: {picture.error}"
         return
     yield pixels
     if picture.n_besides:
-        yield "image", "must hold a picture and nothing besides", f"{picture.n_besides:,} bytes of metadata"
+        yield "image", "must only contain a picture", f"{picture.n_besides:,} bytes of metadata"
     if size != (facts["width"], facts["height"]):
         yield "image size", f"must be {facts['width']} x {facts['height']}", f"{size[0]} x {size[1]}"
     if facts["pixel_sha256"] not in (None, pixels):
-        yield "pixel_sha256", f"must be {pixels}, as the decoded picture has", facts["pixel_sha256"]
+        yield "pixel_sha256", f"must be {pixels}, the hash of the decoded picture", facts["pixel_sha256"]
     if facts["pixel_pipeline"] == WITHHELD:
         yield "pixel_pipeline", "must say how the pixels were made", repr(WITHHELD)
     source = facts["source_sha256"] if facts["pixel_pipeline"] == ORIGINAL else None
@@ -257,18 +260,18 @@ def _picture_faults(picture: PictureFacts, facts: Row) -> Iterator[tuple[str, st
 
 
 def is_name_of(path: str, image_id: str) -> bool:
-    """Return True if the stem of a file name is an image's id, or the end of one."""
+    """Return True if the stem of a file name is the image id or the end of it."""
     match = FILE_NAME.fullmatch(path)
     return match is not None and image_id.endswith(match["stem"])
 
 
 def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
-    """Return (width, height), and sha256 of the 8-bit grey values row by row.
+    """Return ((width, height), sha256 of the 8-bit grey values, row by row) of a picture.
 
     Raises
     ------
     ValueError
-        If the bytes are not a picture, or not a whole one.
+        If the bytes are not a complete picture.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -283,7 +286,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
 
 @dataclass(frozen=True, slots=True)
 class MaskFacts:
-    """The mask that a picture shows: digest and number of its pixels, or (rule, value) of the rule that it breaks."""
+    """The mask in a picture: digest and number of foreground pixels, or the fault (rule, value)."""
 
     digest: str = ""
     n_pixels: int = 0
@@ -291,36 +294,36 @@ class MaskFacts:
 
 
 def inspect_mask(picture: Row) -> MaskFacts:
-    """Decode the picture of a mask, and return its facts."""
+    """Decode the picture of a mask, and return facts about it."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(picture["bytes"]), formats=DECODED) as image:
-            # Only black and white: one bit per pixel, or eight in folders of earlier versions
+            # black and white: one bit per pixel, or eight bits in folders of earlier versions
             values = np.asarray(image.convert("L") if image.mode == "1" else image)
     except UnidentifiedImageError:  # its message has an address in memory
         return MaskFacts(fault=("must be a picture", UNKNOWN_FORM))
     except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
         return MaskFacts(fault=("must be a picture", str(error)))
     if values.ndim != 2 or not ((values == 0) | (values == 255)).all():
-        return MaskFacts(fault=("must hold only 0 and 255", f"mode {image.mode}"))
+        return MaskFacts(fault=("must only contain 0 and 255", f"mode {image.mode}"))
     return MaskFacts(_digest(values > 0), int((values > 0).sum()))
 
 
 @dataclass
 class DrawnMasks:
-    """Checker of the masks of a localization dataset, and of their pictures in the config `masks`.
+    """Check of the masks of a localization dataset, and of their pictures in the config `masks`.
 
     Attributes
     ----------
-    digests : (split, image id, label) -> digest, for ground-truth masks that are not empty and that no checked picture
-        shows so far
+    digests : dict from (split, image id, label) to digest, for non-empty ground-truth masks whose picture has not been
+        checked yet
     """
 
     digests: dict[tuple[str, str, int], str] = field(default_factory=dict)
 
     def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """Yield a problem for each mask that is malformed, or contradicts the picture's size, its area or its box."""
+        """Yield a problem for each mask that is malformed, or contradicts the picture size, its area or its box."""
         pairs = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
         rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in pairs]
         masks, broken = parse_masks(rles)
@@ -333,11 +336,11 @@ class DrawnMasks:
                 self.digests[table.split, row["image_id"], annotation["label"]] = _digest(masks.dense(i))
 
     def check_picture(self, row: Row, table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """Yield a problem unless a row of the config `masks` is the first to show a mask of the references."""
+        """Yield a problem unless a row of the config `masks` shows a ground-truth mask that no earlier row shows."""
         expected = self.digests.pop((table.split, row["image_id"], row["label"]), None)
         name = f"mask[{findings[row['label']]}]"
         if expected is None:
-            rule = "must be a ground-truth mask of the main config, and occur once"
+            rule = "must be a ground-truth mask of the main config and occur only once"
             yield Problem(table.name, row["image_id"], name, rule, "another or a second picture")
             return
         seen = row["mask"] if isinstance(row["mask"], MaskFacts) else inspect_mask(row["mask"])
@@ -345,10 +348,10 @@ class DrawnMasks:
             yield Problem(table.name, row["image_id"], name, *seen.fault)
         elif seen.digest != expected:
             rule = "must show the mask of the main config"
-            yield Problem(table.name, row["image_id"], name, rule, f"another one, of {seen.n_pixels} pixels")
+            yield Problem(table.name, row["image_id"], name, rule, f"another mask, of {seen.n_pixels} pixels")
 
     def unseen(self, splits: set[str], findings: Sequence[str]) -> Iterator[Problem]:
-        """Yield a problem for each mask of `splits` that the config `masks` does not show."""
+        """Yield a problem for each ground-truth mask of `splits` without a picture in the config `masks`."""
         for split, image_id, label in self.digests:
             if split in splits:
                 rule = "must have a picture for every ground-truth mask"

@@ -246,7 +246,13 @@ def test_validate_finds_wrong_references(tmp_path, benchmark, record, change, fi
 
 
 def test_a_malformed_mask_stops_the_build(tmp_path, benchmark, record):
-    with pytest.raises(BuildError, match=r"img0: `record` must fit the benchmark, got mask 0: `counts` may hold only"):
+    with pytest.raises(
+        BuildError,
+        match=(
+            r"img0: `record` must be valid for the benchmark, got mask 0: `counts` may hold "
+            r"only"
+        ),
+    ):
         build_folder({"test": [broken_mask(record(0)), record(1)]}, tmp_path / "out", benchmark, pixels="withhold")
 
 

@@ -146,7 +146,7 @@ def test_a_pipe_in_a_value_does_not_break_the_table():
 def test_a_column_without_a_meaning_is_an_error():
     from datasets import Features, Value
 
-    with pytest.raises(ValueError, match="it lacks colour"):
+    with pytest.raises(ValueError, match="but lacks colour"):
         card_tables.features_table(Features({"image_id": Value("string"), "colour": Value("string")}))
 
 

@@ -102,8 +102,8 @@ def test_overwriting_publishes_no_holdout(folders, benchmark, record):
     before = files_of(public.parent)
     refusals = (
         ({"out": public}, "must not replace a folder with a private holdout .*: pass `holdout`, or remove"),
-        ({"out": private}, "must not replace the private folder of a holdout by a public one"),
-        ({"out": private, "holdout": public}, "must not replace the private folder of a holdout by a public one"),
+        ({"out": private}, "must not replace the private folder of a holdout by a public folder"),
+        ({"out": private, "holdout": public}, "must not replace the private folder of a holdout by a public folder"),
     )
     for paths, rule in refusals:
         with pytest.raises(ValueError, match=f"`overwrite` {rule}"):

@@ -53,9 +53,9 @@ def test_a_sound_pair_has_no_leak(pair):
 def test_folders_of_two_kinds_or_in_each_other_are_refused(tmp_path):
     folder = findings_folder(tmp_path / "a")
     tasks_folder(tmp_path / "b", holdout=True)
-    with pytest.raises(ValueError, match=r"`holdout` must have the kind of .*, findings, got tasks"):
+    with pytest.raises(ValueError, match=r"`holdout` must have the same kind of benchmark as .*, findings, got tasks"):
         find_leaks(folder, tmp_path / "b" / "private")
-    with pytest.raises(ValueError, match="must be outside"):
+    with pytest.raises(ValueError, match="must neither be inside"):
         find_leaks(folder, folder)
 
 

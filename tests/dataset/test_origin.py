@@ -104,7 +104,7 @@ def test_a_card_of_ones_own_gives_the_facts(tmp_path: Path) -> None:
     ("block", "named"),
     [
         ("croissant: [1]\n", r"card\.md: `croissant` must be a mapping, got \[1\]"),
-        ("croissant: {page: x}\n", "`croissant` must have no fields but url, .*, got 'page'"),
+        ("croissant: {page: x}\n", "`croissant` must only have the fields url, .*, got 'page'"),
         ("croissant: {url: example.org}\n", "`croissant.url` must be an address"),
         ("croissant: {datePublished: May 2026}\n", "`croissant.datePublished` must be a date, YYYY-MM-DD, or a year"),
         ("croissant: {datePublished: '2026-13-01'}\n", "`croissant.datePublished` must be a date"),

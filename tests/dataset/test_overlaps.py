@@ -86,7 +86,7 @@ def test_equal_holdouts_reveal_nothing_and_keyed_ids_match_only_under_one_key(tm
     assert find_overlap(one, other) is None
     shared = find_shared(one, other)
     assert shared is not None
-    assert shared.sentence == "2 of 2 held-out patients are held out in other 1.0.0, too"
+    assert shared.sentence == "2 of 2 held-out patients are also held out in other 1.0.0"
     assert find_shared(one, replace(other, held_out={"study": {"x"}})) is None
     assert one.held_out == other.held_out
     assert {kind: len(digests) for kind, digests in one.held_out.items() if digests} == {"patient": 2, "study": 2}

@@ -371,4 +371,4 @@ def test_a_record_that_ends_its_workers_is_a_problem_as_any_other(tmp_path):
         keep_going=True, synthetic=True, log=log,
     )  # fmt: skip
     assert [(problem.file, problem.rule) for problem in log.left_out] == [("005.png", "must be readable")]
-    assert "ends the process that decodes it" in log.left_out[0].value
+    assert "on which the decoding process died" in log.left_out[0].value

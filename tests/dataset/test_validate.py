@@ -90,7 +90,7 @@ def test_missing_extra_and_mistyped_columns(tmp_path):
     reseal(folder)
     problems = [str(problem) for problem in validate_folder(folder, load=False) if problem.file.startswith("multi")]
     assert [text.split(": ", 1)[1] for text in problems] == [
-        "`colour` must not be given: the schema has no such column, got string",
+        "`colour` must not exist, because the schema has no such column, got string",
         "`race` must exist, got no such column",
         "`n_agree_all` must be of type int8, got int64",
     ]
@@ -281,6 +281,6 @@ def test_withheld_pictures_without_any_hash_are_a_warning(tmp_path, make, pixels
     edit(folder, f"{config}/test", forget)
     validate_folder(folder, load=False, warnings=warnings)
     expected = (
-        [(config, "source_sha256", "no hash: nobody can verify their own copies")] if pixels == "withhold" else []
+        [(config, "source_sha256", "no hash, so users cannot verify their own copies")] if pixels == "withhold" else []
     )
     assert [(w.file, w.field, w.value) for w in warnings] == expected

@@ -182,7 +182,11 @@ def test_mlcroissant_sees_more(folder, monkeypatch):
     change_croissant(folder, lambda d: d["recordSet"][1]["field"][1].pop("dataType"))
     assert faults_of(folder) == []
     (problem,) = validate_folder(folder)
-    assert (problem.file, problem.field, problem.rule) == ("croissant.json", "file", "must be valid to mlcroissant")
+    assert (problem.file, problem.field, problem.rule) == (
+        "croissant.json",
+        "file",
+        "must be valid according to mlcroissant",
+    )
     assert "dataType" in problem.value
     monkeypatch.setattr(validate_card, "find_spec", lambda _: None)
     assert validate_folder(folder) == []
@@ -204,7 +208,7 @@ def test_what_does_not_load_is_found(tmp_path):
     folder = tasks_folder(tmp_path, n=2)
     rewrite(folder, "README.md", "num_examples: 2", "num_examples: 3")
     rules = [(p.row, p.field, p.rule) for p in validate_folder(folder)]
-    assert ("tasks", "test", "must promise 2 rows, as in the files") in rules
+    assert ("tasks", "test", "must state 2 rows, as in the files") in rules
     assert ("tasks", "test", "must load with load_dataset") in rules or ("tasks", "test", "must load 3 rows") in rules
     edit(folder, "ratings/test", lambda row: None)
     (folder / "ratings" / "test-00000-of-00001.parquet").unlink()

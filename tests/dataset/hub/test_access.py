@@ -44,7 +44,7 @@ def test_gated(hub: FakeHub, publisher: Client, stranger: Client, gated: str) ->
         for code in (EXPLAINED_LOAD, EXPLAINED_DOWNLOAD):
             outcome = publisher.run(code, repo_id=gated, revision="v1.0.0", token=token)
             assert outcome.names[0] == "HubError"
-            assert f"{hub.endpoint}/datasets/org/gated is gated: ask for access" in (outcome.error or "")
+            assert f"{hub.endpoint}/datasets/org/gated is gated: request access" in (outcome.error or "")
     hub.repo(gated).granted.add("reader")
     assert len(stranger.value(LOAD, repo_id=gated, token=READER, **WHERE)) == 4
 
@@ -59,7 +59,7 @@ def test_private_looks_as_if_it_did_not_exist(
         for repo_id in (private, "org/missing"):
             explained = publisher.run(code, repo_id=repo_id, revision="v1.0.0", token=token)
             assert explained.names[0] == "HubError"
-            sentence = f"{hub.endpoint}/datasets/{repo_id} does not exist, or it is private and the token given"
+            sentence = f"{hub.endpoint}/datasets/{repo_id} does not exist, or it is private and your token"
             assert sentence in (explained.error or "")
 
 

@@ -49,7 +49,7 @@ def test_nothing_is_sent_where_the_gate_is_refused(hub: FakeHub, publisher: Clie
 
     hub.do_before("settings", refuse)
     outcome = publisher.run(PUBLISH, folder=real.public, repo_id="org/closed", options=OPTIONS)
-    assert "the token may not do this with" in (outcome.error or "")
+    assert "the token is not authorised to do this with" in (outcome.error or "")
     assert len(hub.repo("org/closed").commits) == 1, "the Hub's own, with .gitattributes"
 
 

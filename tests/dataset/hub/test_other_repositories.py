@@ -44,11 +44,11 @@ def test_another_benchmark_is_not_replaced(hub: FakeHub, publisher: Client, fold
     info = b'{"benchmark": "chestx-det", "splits": {"test": {"references": "public"}}}'
     head = hub.repo(made).change("manifest/benchmark.json", info)
     outcome = publisher.run(PUBLISH, folder=folders.public, repo_id=made, options=OPTIONS)
-    assert "`benchmark` must be chexlocalize, as in the folder, got 'chestx-det'" in (outcome.error or "")
+    assert "`benchmark` must be chexlocalize, the benchmark of the folder, got 'chestx-det'" in (outcome.error or "")
     assert hub.repo(made).head == head
     hub.repo(made).change("manifest/benchmark.json", b"not JSON")
     broken = publisher.run(PUBLISH, folder=folders.public, repo_id=made, options=OPTIONS)
-    assert "`benchmark` must be chexlocalize, as in the folder, got None" in (broken.error or "")
+    assert "`benchmark` must be chexlocalize, the benchmark of the folder, got None" in (broken.error or "")
 
 
 @pytest.mark.parametrize("private", [True, False])
@@ -72,5 +72,5 @@ def test_a_name_that_is_taken_by_what_the_token_cannot_see(hub: FakeHub, publish
     options = {"token": "hf_narrow_0123456789", "private": True}
     outcome = publisher.run(PUBLISH, folder=folders.public, repo_id="org/hidden", options=options)
     assert outcome.names[0] == "HubError"
-    assert "the token may not do this with" in (outcome.error or "")
+    assert "the token is not authorised to do this with" in (outcome.error or "")
     assert "hf_narrow" not in (outcome.error or "") + outcome.printed

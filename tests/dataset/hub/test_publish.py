@@ -197,7 +197,7 @@ def test_a_token_that_may_not_write(hub: FakeHub, publisher: Client, folders: Fo
     call = {"folder": folders.public, "repo_id": "org/theirs"}
     outcome = publisher.run(PUBLISH, **call, options={**OPTIONS, "token": READER})
     assert outcome.names[0] == "HubError"
-    assert "the token may not do this with" in (outcome.error or "")
+    assert "the token is not authorised to do this with" in (outcome.error or "")
     unknown = publisher.run(PUBLISH, **call, options={**OPTIONS, "token": "hf_nobody"})
     assert "the token is missing or not valid" in (unknown.error or "")
     none = publisher.run(PUBLISH, **call, options={**OPTIONS, "token": None})

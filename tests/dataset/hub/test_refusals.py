@@ -195,7 +195,9 @@ def test_a_patient_and_a_file_hash_of_the_holdout(copied: Folders) -> None:
     seal(copied.public)
     text = reasons(copied.public, holdout=copied.vault)
     assert f"`patient_id` must not be in the holdout, got {record.patient_id}" in text
-    assert f"`source_sha256` must not hold the holdout's references, got {(record.source_sha256 or '?')[:40]}" in text
+    assert (
+        f"`source_sha256` must not contain the holdout's references, got {(record.source_sha256 or '?')[:40]}"
+    ) in text
 
 
 def test_the_picture_of_a_holdout_under_another_id(copied: Folders) -> None:

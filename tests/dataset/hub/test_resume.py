@@ -29,7 +29,7 @@ def test_a_cut_connection_then_the_same_command(hub: FakeHub, publisher: Client,
     hub.do_before("lfs_verify", lambda: hub.cut_uploads(after=100))  # the first object arrives, no other
     outcome = publisher.run(PUBLISH_WITHOUT_WAITING, **call)
     assert outcome.names[0] == "HubError"
-    assert "stopped in the middle" in (outcome.error or "")
+    assert "the connection broke" in (outcome.error or "")
     assert "run the same command again" in (outcome.error or "")
     assert hub.counts["cut"] == 6  # the client itself tries five times more
     assert len(hub.store.objects) == 1
