@@ -70,11 +70,7 @@ UNDIVIDED = "test"
 """Name of the only split if a source has no splits (`datasets` reserves "all")."""
 
 MOST_HINTS = 20
-"""Number of unknown study keys for which a message shows the nearest spelling.
-
-If the column is wrong, a search for all rows would take hours. For UIDs no nearest spelling is shown, because it would
-be the UID of another study.
-"""
+"""Number of unknown study keys, UIDs excepted, for which a message shows the nearest spelling; the search is slow."""
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); any other text is dropped."""
 SHOWN_TEXTS = 20
@@ -502,9 +498,7 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
     joining = Joining(root, tree, mapping=read, problems=DownloadProblems(early), warnings=warnings)
     if read is not None:
         if absent := read.without_column:
-            warning = (
-                f"{', '.join(absent)}: taken as absent in every study, because `labels.wide` has no column for them"
-            )
+            warning = f"{', '.join(absent)}: absent in every study, because `labels.wide` has no column for them"
             joining.warnings.append(f"{warning}; list your own `findings` to leave them out")
         base = _folder_of_table(root, mapping, read)
         path = base / read.table
@@ -551,9 +545,7 @@ def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
         warnings.append(f"studies have different numbers of readers: {numbers}")
     n = sum(bool(row.labels_by_reader) and not row.labels and all(row.labels_by_reader.values()) for row in rows)
     if n:
-        warnings.append(
-            f"{n:,} studies have no label that more than half of their readers gave, so all labels count as absent"
-        )
+        warnings.append(f"{n:,} studies have no label from more than half of their readers: all count as absent")
     return warnings
 
 
@@ -562,10 +554,8 @@ def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
     if mapping is not None and id_key is None and not {"study", "patient"} <= mapping.ids.keys():
         raise ArgumentError(
             "id_key",
-            (
-                "must be given (a secret from which ids are made) unless the mapping names columns with "
-                "public ids (ids: {study: COLUMN, patient: COLUMN})"
-            ),
+            "must be given (a secret from which ids are made) unless the mapping names columns with public ids "
+            "(ids: {study: COLUMN, patient: COLUMN})",
             "neither",
         )
 
@@ -603,9 +593,7 @@ def _passed_over(tree: StudyTree) -> list[str]:
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
     warnings = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):
-        warnings.append(
-            "--include-secondary (`include_secondary=True`) accepts secondary captures with modality CR or DX"
-        )
+        warnings.append("--include-secondary (`include_secondary=True`) accepts those of modality CR or DX")
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
         warnings.append(f"{sum(tree.n_others.values()):,} files are not DICOM: {kinds}")
