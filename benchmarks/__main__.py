@@ -1,6 +1,6 @@
-"""``make bench``: measure everything, print the ratios, write ``benchmarks/results.json``.
+"""Run all speed benchmarks (``make bench``), print the ratios, and write ``benchmarks/results.json``.
 
-``python benchmarks ragged growth`` measures only these and replaces their rows.
+``python benchmarks ragged growth`` runs only the named benchmarks and replaces their rows.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Speed of bootstrap intervals, as ratios to resampling a pandas table in a loop.
+"""Measure the speed of bootstrap intervals, as ratios to resampling a pandas table in a loop.
 
-Size B: 668 images x 10 findings, a quarter of the cells defined, 1,000 and 10,000 replicates; hits, and IoU. Two peers:
+Size B has 668 images and 10 findings, with a value for a quarter of the pairs, and 1,000 or 10,000 replicates of hits
+and IoU. There are two peers:
 
-* published: the loop of CheXlocalize's code: `iloc` of a table that has an id column, then a mean per finding
-* lean: `iloc` of a purely numeric table, one mean over all columns
+* published: the loop of CheXlocalize's code, with `iloc` on a table that has an id column, then a mean per finding
+* lean: `iloc` on a purely numeric table, then one mean over all columns
 
-Ours is everything from the per-case rows to Estimates with intervals, with its own draw each time. Jackknife intervals,
-the default, use the replicates only to find the undefined ones. Peer and ours are measured in turn in this one process;
-a ratio is the median of five rounds, each of CPU seconds (three rounds with 10,000 replicates). The peers' ratio is for
-one metric, however many ours computes. First, our replicates are compared with the means of a resampled table.
+Our time covers everything from values per case to Estimates with intervals, including the draw. Jackknife intervals,
+the default, only use the replicates to find undefined scores. Peer and package are measured alternately in this
+process; a ratio is the median over five rounds of CPU seconds (three rounds with 10,000 replicates). Peers compute one
+metric, even where the package computes several. Before timing, our replicates are checked against the means of a
+resampled table.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from localization import cpu_seconds  # the benchmark beside this one
+from localization import cpu_seconds  # in this folder
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
@@ -44,7 +46,7 @@ def lean(table: pd.DataFrame, n_resamples: int) -> pd.DataFrame:
 
 
 def case_rows(**values: np.ndarray) -> CaseRows:
-    """Return rows of (image, finding) tables that are defined in the same cells."""
+    """Return values per image and finding of several metrics, defined for the same pairs."""
     image, finding = np.nonzero(~np.isnan(next(iter(values.values()))))
     ids = [f"patient{i:05d}_study1_view1_frontal" for i in range(N_IMAGES)]
     return CaseRows(
@@ -60,7 +62,7 @@ def case_rows(**values: np.ndarray) -> CaseRows:
 
 
 def check(table: np.ndarray) -> None:
-    """Check that our replicates are the means of resampled tables."""
+    """Check that our replicates equal the means of resampled tables."""
     draws = np.random.default_rng(0).integers(0, N_IMAGES, (50, N_IMAGES))
     groups, units = np.tile(np.arange(N_FINDINGS), N_IMAGES), np.repeat(np.arange(N_IMAGES), N_FINDINGS)
     counts = resampling_counts(N_IMAGES, Resampling(50))

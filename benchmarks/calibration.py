@@ -1,21 +1,22 @@
 """Simulate how often intervals, p values, verdicts and tiers err: the tables of docs/statistics.md and calibration.md.
 
-A cell is a world (`calibration_worlds.py` or `second_world.py`), a number of patients, a task and a metric:
+A cell is one simulated setting: a world (`calibration_worlds.py` or `second_world.py`), a number of patients, a metric
+and one of these tasks:
 
-* ``score``: intervals of one system, as `reveal-bench score` prints them;
-* ``compare``: intervals and p of two systems' difference;
+* ``score``: intervals of one system, as printed by `reveal-bench score`;
+* ``compare``: intervals and p of the difference between two systems;
 * ``margin``: how often the first system is called non-inferior at a margin that equals its true loss;
 * ``tiers``: how often `rank` finds any two of ``--systems`` systems significantly different.
 
-A macro should cover the mean true value of the findings that are defined in its trial. Without ``--save`` the rates are
-only printed:
+The true value of a macro is the mean of the true values of the findings that are defined in the trial. Without
+``--save`` the rates are only printed:
 
     python benchmarks/calibration.py --world reveal-good --patients 100 --metric auroc,f1 --trials 400
     python benchmarks/calibration.py --world reveal-excellent --patients 100 --task tiers --systems 10 --metric f1
     python benchmarks/calibration.py --plan --save new --trials 3000
     python benchmarks/calibration.py --draw-only
 
-``--save LABEL`` merges the cells into calibration.json under that label, each with its trials and seed.
+``--save LABEL`` merges the cells into calibration.json under that label, each with its number of trials and seed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from calibration_rates import TASKS, Cell, measure  # noqa: E402 - the files beside this one
+from calibration_rates import TASKS, Cell, measure  # noqa: E402 - in this folder
 from calibration_worlds import WORLDS, AnyWorld  # noqa: E402
 from second_world import SECOND_WORLDS  # noqa: E402
 
@@ -78,11 +79,11 @@ PLAN: tuple[Row, ...] = (
         for name in ("good", "excellent")
     ),
 )
-"""World, numbers of patients, task, metrics and systems of what ``--plan`` simulates."""
+"""World, numbers of patients, task, metrics and numbers of systems that ``--plan`` simulates."""
 
 
 def run(cells: list[Cell], world: AnyWorld, options: argparse.Namespace) -> None:
-    """Simulate cells that share their trials; print the rates, and save them if asked."""
+    """Simulate cells that share trials, print the rates, and save them with ``--save``."""
     start = time.process_time()
     first = cells[0]
     rows = measure(cells, world, options.trials, options.seed, options.resamples)
@@ -103,7 +104,7 @@ def _of_metric(rows: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
 
 
 def save(cells: Iterable[dict[str, Any]]) -> None:
-    """Merge cells into calibration.json; several processes may do so at once."""
+    """Merge cells into calibration.json under a lock, because several processes may write at once."""
     with RESULTS.open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -131,7 +132,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--interval", default="jackknife")
     parser.add_argument("--save", metavar="LABEL", default="", help="merge the rates into calibration.json")
-    parser.add_argument("--quiet", action="store_true", help="print only the time of each cell")
+    parser.add_argument("--quiet", action="store_true", help="only print the time of each cell")
     parser.add_argument(
         "--plan", action="store_true", help="simulate all planned cells, or those of --world and --task"
     )
@@ -140,7 +141,7 @@ def _options() -> argparse.Namespace:
 
 
 def _asked(options: argparse.Namespace) -> list[Row]:
-    """Return the rows to simulate: those of the plan that the options name, or the options' own."""
+    """Return the rows of the plan to simulate, selected by options, or one row made of the options."""
     worlds, sizes = options.world.split(",") if options.world else [], options.patients
     sizes = tuple(map(int, sizes.split(","))) if sizes else ()
     if options.plan:
@@ -155,7 +156,7 @@ def _asked(options: argparse.Namespace) -> list[Row]:
 def main() -> None:
     options = _options()
     if options.draw_only:
-        from calibration_page import write_pages  # the file beside this one
+        from calibration_page import write_pages  # in this folder
 
         write_pages(json.loads(RESULTS.read_text(encoding="utf-8"))["cells"])
         return

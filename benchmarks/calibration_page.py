@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calibration_picture import draw  # the file beside this one
+from calibration_picture import draw  # in this folder
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- Written by benchmarks/calibration.py: change that. -->", "<!-- End of what it writes. -->"
@@ -27,13 +27,13 @@ TITLES = {
     "mask_iou": "IoU",
 }
 LEAST_PRINTED = 200
-"""Trials with an interval, p or verdict below which a cell is not judged."""
+"""Minimum number of trials with an interval, p or verdict for judging a cell."""
 
 Cell = dict[str, Any]
 
 
 class Judged(NamedTuple):
-    """One rate of one figure: its cell, the figure's name, the rate and its number of trials."""
+    """One simulated rate: its cell, `figure` (a finding or "macro"), the rate and its number of trials."""
 
     cell: Cell
     figure: str
@@ -42,7 +42,7 @@ class Judged(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Standard error of the rate, from the simulation alone."""
+        """Standard error of the rate by the finite number of trials."""
         return math.sqrt(max(self.rate * (1 - self.rate), 1e-9) / self.n_trials)
 
 
@@ -63,7 +63,7 @@ def _replace_tables(page: Path, parts: list[str]) -> None:
 
 
 def judged(cells: Iterable[Cell], label: str, rate: str, printed: str = "printed") -> Iterator[Judged]:
-    """Yield every rate of a label with enough trials that print it; `printed` names their proportion."""
+    """Yield every rate of a label with enough trials; `printed` names the proportion of trials with a result."""
     for cell in cells:
         if cell["label"] == label:
             for row in cell["rows"]:
@@ -73,7 +73,7 @@ def judged(cells: Iterable[Cell], label: str, rate: str, printed: str = "printed
 
 
 class Goal(NamedTuple):
-    """A range for a rate; `is_asked` selects the cells and figures that it applies to."""
+    """A target range for a rate; `is_asked` selects the cells and figures to which it applies."""
 
     title: str
     task: str

@@ -21,7 +21,7 @@ SKILLS = {
     "reveal-very-good": ".99",
     "reveal-excellent": ".998",
 }
-"""World -> its AUROC, for the axis."""
+"""World -> AUROC of its systems, for the axis."""
 LEAST = 0.7
 WIDTH, LEFT, TOP, PANEL, HEIGHT, GAP = 760, 96, 58, 196, 62, 20
 STYLES = {"before": 'fill="#fff" stroke="#b4651e" stroke-width="1.4"', "new": 'fill="#1b6ca8"'}
@@ -30,7 +30,7 @@ Point = tuple[float, float]
 
 
 class Column(NamedTuple):
-    """One column of panels: its title, the ticks of its axis, and which cells and figure each tick selects."""
+    """One column of panels: title, ticks of the axis, and the cells and figure that each tick shows."""
 
     title: str
     ticks: Sequence[str]
@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
 
 def columns(cells: list[dict[str, Any]]) -> list[Column]:
-    """Return the three columns; a selection is a world, a number of patients and a figure."""
+    """Return the three columns of panels; a selection is (world, number of patients, figure)."""
     of_good = [c for c in cells if (c["task"], c["world"], c["n_patients"]) == ("score", "reveal-good", 100)]
     findings = [row["figure"] for cell in of_good[:1] for row in cell["rows"] if row["figure"] != "macro"]
     sizes = (50, 100, 200, 300)
@@ -52,7 +52,7 @@ def columns(cells: list[dict[str, Any]]) -> list[Column]:
 
 
 def draw(cells: list[dict[str, Any]]) -> str:
-    """Return the picture as SVG."""
+    """Return the plot as SVG text."""
     rates = {
         (c["metric"], c["label"], c["world"], c["n_patients"], row["figure"]): row["coverage"]
         for c in cells

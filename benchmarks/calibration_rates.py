@@ -1,7 +1,7 @@
-"""Rates of simulated trials for `calibration.py`: coverage, p, verdicts on a margin, tiers.
+"""Compute error rates of simulated trials for `calibration.py`: coverage, p, verdicts on a margin, tiers.
 
-Every interval, p, verdict and tier comes from the functions behind `reveal-bench score`, `compare` and `rank`: a trial
-becomes rows of the benchmark kind that has the metric, and this module only counts the trials.
+The functions behind `reveal-bench score`, `compare` and `rank` compute all intervals, p, verdicts and tiers. This
+module converts a trial to rows of the kind of benchmark that has the metric, and counts trials.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from calibration_worlds import AnyWorld, Array, System, Trial  # the file beside this one
+from calibration_worlds import AnyWorld, Array, System, Trial  # in this folder
 
 from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.evaluation.margin import Margin
@@ -29,12 +29,12 @@ OF_SCORES = ("auroc", "average_precision")
 TASKS = ("score", "compare", "margin", "tiers")
 BATCH = 50
 POSITIVES = (5, 8)
-"""Minimum numbers of patients with a finding, for which the proportion of printed intervals is also counted."""
+"""Also count the proportion of printed intervals among findings with at least these numbers of patients."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One simulated cell: `task` is a member of :data:`TASKS`; `n_systems` is used for tiers only."""
+    """One simulated setting: `task` is one of :data:`TASKS`; `n_systems` is only used for tiers."""
 
     world: str
     n_patients: int
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass
 class Outcomes:
-    """One row per trial, a column for the macro and each finding: NaN if nothing is printed or defined."""
+    """Results with one row per trial and columns for the macro and each finding; NaN if not printed or undefined."""
 
     value: list[Array] = field(default_factory=list)
     low: list[Array] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Outcomes:
 
 
 def measure(cells: Sequence[Cell], world: AnyWorld, n_trials: int, seed: int, n_resamples: int) -> list[dict[str, Any]]:
-    """Return the rates of cells of one world, number of patients and task, on the same trials: a row per figure."""
+    """Return the rates, a row per figure, for cells of one world, number of patients and task, on the same trials."""
     first = cells[0]
     n_systems = {"score": 1, "tiers": first.n_systems}.get(first.task, 2)
     true = world.true_values(n_systems)
@@ -101,7 +101,8 @@ def _score(trial: Trial, true: dict[str, Array], resampling: Resampling, outcome
     for metrics in _by_kind(outcomes):
         (rows,) = rows_of(trial, metrics, trial.systems[:1])
         (figures,) = rows.resample([rows], resampling, metrics=metrics, groups=names)
-        for metric in metrics:  # as `score` does for every metric of the kind, which takes three times as long
+        # `score` computes every metric of the kind at once; one by one takes three times as long
+        for metric in metrics:
             own = intervals_of(figures[metric], resampling.interval, bounds=bounds_of(metric))
             _add(outcomes[metric], trial, own.values, own.low, own.high, true[metric][0])
 
@@ -127,7 +128,7 @@ def _compare(
 def _judge(
     trial: Trial, a: Rows, b: Rows, metric: str, loss: Array, resampling: Resampling, outcomes: Outcomes
 ) -> None:
-    """Add a trial's verdicts at a margin equal to the true loss of A, over the findings that both systems have."""
+    """Add a trial's verdicts at a margin equal to A's true loss, over findings that are defined for both systems."""
     margin = float(loss.mean())
     compared = compare(a, b, resampling, metrics=[metric], margin=Margin(margin))
     has_both = ~np.isnan([c.estimate.value for c in compared[1:]])
@@ -140,11 +141,11 @@ def _judge(
 
 
 def _is_parted(trial: Trial, metric: str, resampling: Resampling) -> tuple[bool, bool]:
-    """Return True if any two systems differ significantly, and if the first differs from all others."""
+    """Return (True if any two systems differ significantly, True if the first differs from all others)."""
     systems = rows_of(trial, [metric], trial.systems)
     ranked = rank({f"{i:02d}": rows for i, rows in enumerate(systems)}, metric=metric, resampling=resampling)
     first = next(system for system in ranked if system.name == "00")
-    if first.rank_low is None or first.rank_high is None:  # they are not tested
+    if first.rank_low is None or first.rank_high is None:  # the systems are not tested
         return False, False
     n_beyond = max(first.rank_low - 1, len(ranked) - first.rank_high)
     return any((system.tier or 1) > 1 for system in ranked), n_beyond == len(ranked) - 1
@@ -167,7 +168,7 @@ def _by_kind(metrics: Any) -> list[list[str]]:
 
 
 def rows_of(trial: Trial, metrics: Sequence[str], systems: Sequence[System]) -> list[Rows]:
-    """Return the rows of systems, of the benchmark kind that has the metrics."""
+    """Return the systems' rows, in the kind of benchmark that has the metrics."""
     patients, k = tuple(trial.patients.tolist()), trial.present.shape[1]
     names = _finding_names(k)
     if metrics[0] not in IN_PLACES:
@@ -214,7 +215,7 @@ def _finding_names(k: int) -> tuple[str, ...]:
 
 
 def interval_rates(own: Outcomes, i: int) -> dict[str, Any]:
-    """Return how often a figure has an interval, and how often that covers the true value."""
+    """Return how often a figure has an interval, and how often this interval covers the true value."""
     low, high, true, value, positives = (
         np.array(part)[:, i] for part in (own.low, own.high, own.true, own.value, own.positives)
     )
@@ -231,7 +232,7 @@ def interval_rates(own: Outcomes, i: int) -> dict[str, Any]:
 
 
 def difference_rates(own: Outcomes, i: int) -> dict[str, Any]:
-    """Return :func:`interval_rates` of a difference, how often its p is small, and how often the two disagree."""
+    """Return :func:`interval_rates` of a difference, and how often p is small or disagrees with the interval."""
     p, low, high = (np.array(part)[:, i] for part in (own.p, own.low, own.high))
     defined = ~np.isnan(p)
     rates = interval_rates(own, i) | {"p_printed": _mean(defined)}
@@ -244,7 +245,7 @@ def difference_rates(own: Outcomes, i: int) -> dict[str, Any]:
 
 
 def margin_rates(own: Outcomes) -> dict[str, Any]:
-    """Return how often a verdict on the macro is reached, and how often that is "non-inferior"."""
+    """Return how often the macro has a verdict, and how often the verdict is "non-inferior"."""
     verdicts = np.array(own.p)[:, 0]
     reached = ~np.isnan(verdicts)
     rates = {"p_printed": _mean(reached)}
@@ -252,7 +253,7 @@ def margin_rates(own: Outcomes) -> dict[str, Any]:
 
 
 def _any_finding(own: Outcomes) -> dict[str, Any]:
-    """Return how often any finding of two systems has a small p, as it is and adjusted for all findings."""
+    """Return how often any finding has a small p, unadjusted and adjusted for all findings."""
     rates = {}
     for name, part in (("any_finding", own.p), ("any_finding_adjusted", own.adjusted)):
         p = np.array(part)[:, 1:]

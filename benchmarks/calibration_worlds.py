@@ -1,13 +1,13 @@
-"""Simulated worlds for `calibration.py`: studies, systems and the true values of their scores.
+"""Simulate studies and systems with known true scores ("worlds") for `calibration.py`.
 
-A world draws trials. Each trial is a study of its own: patients with one or more images, findings that are present or
-not, and per system a score, a call, a hit and an IoU for every image and finding. All come from normal variables that
-are correlated within a patient and between systems. The number of images of a patient is independent of everything
-else, so every true value has a closed form.
+A world draws trials. Each trial is an independent study: patients with one or more images, present and absent findings,
+and each system's score, call, hit and IoU for every image and finding. All are computed from normal variables that are
+correlated within a patient and between systems. The number of a patient's images is independent of all other variables,
+so every true value has a closed form.
 
-A finding's score has a normal distribution with variance 1, moved by ``d`` in images that have it. With the threshold
-``t`` of the calls, the specificity is ``Phi(t)``, the sensitivity ``Phi(d - t)`` and the AUROC ``Phi(d / sqrt 2)``.
-A world from another generator needs only what :class:`AnyWorld` lists.
+A finding's score is normal with variance 1, and its mean is higher by ``d`` in images with the finding. Calls are
+scores above ``t``, so the specificity is ``Phi(t)``, the sensitivity ``Phi(d - t)`` and the AUROC ``Phi(d / sqrt 2)``.
+Worlds of other generators only need the members of :class:`AnyWorld`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GRID = np.linspace(-7, 13, 8001)
 @dataclass(frozen=True)
 class System:
     """One system's results, each (n_images, n_findings): `scores` in [0, 1], `calls` True or False, `hits` 0 or 1 and
-    `ious` in [0, 1], both NaN where the finding is absent.
+    `ious` in [0, 1], hits and IoU NaN if the finding is absent.
     """
 
     scores: Array
@@ -40,7 +40,7 @@ class System:
 
 @dataclass(frozen=True)
 class Trial:
-    """One simulated study: the patient of every image (n_images,), from 0; `present` (n_images, n_findings)."""
+    """One simulated study: each image's patient (n_images,), counted from 0, and `present` (n_images, n_findings)."""
 
     patients: Array
     present: Array
@@ -48,16 +48,16 @@ class Trial:
 
 
 class AnyWorld(Protocol):
-    """A world that `calibration.py` can judge."""
+    """Interface of worlds that `calibration.py` can simulate."""
 
     @property
     def name(self) -> str:
-        """Name on the command line and in the tables."""
+        """Name of the world, on the command line and in tables."""
         ...
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Name of every finding; all names differ."""
+        """Unique names of the findings."""
         ...
 
     def draw(self, n_patients: int, n_trials: int, n_systems: int, rng: np.random.Generator) -> Iterator[Trial]:
@@ -70,7 +70,7 @@ class AnyWorld(Protocol):
 
 
 def phi(x: npt.ArrayLike) -> Array:
-    """Return the normal distribution function, by a table."""
+    """Return the normal distribution function, interpolated in a table."""
     return np.interp(np.asarray(x, np.float64), _table()[0], _table()[1])
 
 
@@ -87,20 +87,20 @@ def quantile(p: npt.ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class World:
-    """A population of patients and systems.
+    """A population of patients, and the systems that read their images.
 
     Attributes
     ----------
     prevalence : of each finding
     sensitivity, specificity, hit_rate : of calls and hits, one number or one per finding
-    images : fewest and most images of a patient, all numbers equally likely
-    within : correlation of a patient's images
-    between : correlation of the systems
-    skew : exponent of a uniform variable that is the IoU: above 1 most are low
+    images : smallest and largest number of a patient's images, all numbers equally likely
+    within : correlation between a patient's images
+    between : correlation between systems
+    skew : IoU is a uniform variable raised to this power; above 1, most values are low
     steps : scores are rounded to multiples of 1 / steps; 0 if they are not rounded
     worse, worse_in : `d` of the first system is lower by `worse`, and its hit rate by `worse_in`
-    spreads : if set, the IoU of each system is uniform around 0.5; the widths of the systems' ranges rise evenly from
-        the first number to the second
+    spreads : if set, each system's IoU is uniform around 0.5, in ranges whose widths rise evenly over systems from the
+        first number to the second
     """
 
     name: str
@@ -124,7 +124,7 @@ class World:
         object.__setattr__(self, "findings", tuple(unique))
 
     def of_system(self, system: int) -> tuple[Array, Array, Array]:
-        """Return ``d``, ``t`` and the hit rate of a system's findings, (n_findings,) each."""
+        """Return ``d``, ``t`` and the hit rate of a system, each (n_findings,)."""
         k = len(self.prevalence)
         sensitivity, specificity, hit_rate = (
             np.broadcast_to(x, k) for x in (self.sensitivity, self.specificity, self.hit_rate)
@@ -133,7 +133,7 @@ class World:
         return t + quantile(sensitivity) - self.worse * is_first, t, hit_rate - self.worse_in * is_first
 
     def draw(self, n_patients: int, n_trials: int, n_systems: int, rng: np.random.Generator) -> Iterator[Trial]:
-        """Yield trials; those of one call share how many images each patient has."""
+        """Yield trials; in trials of the same call, patients have the same numbers of images."""
         patients = np.repeat(np.arange(n_patients), rng.integers(self.images[0], self.images[1] + 1, n_patients))
         shape = (n_trials, len(patients), len(self.prevalence))
 

@@ -2,14 +2,15 @@
 
     python -m benchmarks.colluding            # about fifteen minutes on one processor
 
-The first attackers ask as "focused" in `tests/leaderboard/probing.py`; better ones are in
+The simplest attackers are "focused" in `tests/leaderboard/probing.py`; better ones are in
 :mod:`benchmarks.colluding_findings`, :mod:`benchmarks.colluding_places` and :mod:`benchmarks.colluding_detections`.
-Each table row is a mean over random boards with the half-width of its 95% interval over 24 boards. The worst boards of
-findings have only labels of 30 studies. The attackers get the default release policy, for several budgets.
+Each table row is a mean over random boards, with the half-width of its 95% interval over 24 boards. On the most
+vulnerable boards of findings, every label has only 30 studies. Boards have the default release policy and several
+budgets of submissions.
 
-Usefulness: five models whose scores have a correlation of 0.5 given the labels. Reported are how many of their ten
-pairs differ significantly on an open and on a closed board, the width of intervals, and in how many draws a label's
-interval covers the mean F1 of all draws.
+The cost to honest teams is simulated with five models whose scores have a correlation of 0.5 given the labels. The
+table shows how many of their ten pairs differ significantly on an open and on a closed board, the width of intervals,
+and how often a label's interval covers the mean F1 of all draws.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ WORLDS: dict[str, tuple[int, tuple[int, ...]]] = {
     "668": (668, (10, 30, 35, 50, 85, 120, 200, 309)),
     "1000": (1000, (10, 30, 60, 120, 300, 400)),
 }
-"""Studies, and how many have each label; the first label is too rare for a score of its own."""
+"""Numbers of studies, and of studies with each label; the first label is too rare for a separate score."""
 attack.WORLDS |= {name: (n, 0.9, counts) for name, (n, counts) in WORLDS.items()}
 EACH = (1, 2, 3, 5, 10)
 SKILLS = (0.80, 0.83, 0.86, 0.89, 0.92)
 
 
 def leak(name: str, each: int, seed: int) -> float:
-    """Return the gain of macro F1 over the visible labels, in one draw."""
+    """Return the attackers' gain in macro F1 over the visible labels, in one draw."""
     gain, _ = attack.attack_together(attack.draw(name, seed), "focused", seed=seed, each=each)
     return float(gain[attack.RARE + 1 :].mean())
 
 
 def systems(name: str, seed: int) -> dict[str, StudyRows]:
-    """Return five models on one draw of the labels."""
+    """Return the labels of one draw, and five models' probabilities."""
     n_studies, counts = WORLDS[name]
     rng = np.random.default_rng([seed, 1])
     present = np.column_stack([rng.permutation(n_studies) < n for n in counts])
@@ -78,8 +79,8 @@ def systems(name: str, seed: int) -> dict[str, StudyRows]:
 
 @dataclass(frozen=True)
 class Usefulness:
-    """One draw: pairs that differ significantly on an open and a closed board, and intervals of F1 (n, 2), macro first,
-    with the exact F1 of each visible label."""
+    """Scores of honest teams in one draw: significantly different pairs on an open and a closed board, intervals of F1
+    (n, 2) with the macro first, and the exact F1 of each visible label."""
 
     n_pairs_open: int
     n_pairs_closed: int
@@ -111,7 +112,7 @@ def gain_text(gains: FloatArray) -> str:
 
 
 def print_findings(policy: ReleasePolicy) -> None:
-    """Print the gain of macro F1 by studies, AUROC of the model and submissions of each team."""
+    """Print the gain in macro F1 by number of studies, AUROC of the model and submissions per team."""
     board, rows = colluding_findings.Board.of(policy), []
     for auroc, (n, counts) in itertools.product((0.85, 0.9, 0.95), colluding_findings.WORLDS.items()):
         for labels in (counts, colluding_findings.RARE):
@@ -124,7 +125,7 @@ def print_findings(policy: ReleasePolicy) -> None:
 
 
 def print_places(policy: ReleasePolicy) -> None:
-    """Print the gain of the average hit rate with one submission of each team, by cases and model."""
+    """Print the gain in the average hit rate with one submission per team, by number of cases and model."""
     rows = []
     for n_cases in colluding_places.WORLDS:
         board = colluding_places.Board.of(policy, n_cases)
@@ -137,7 +138,7 @@ def print_places(policy: ReleasePolicy) -> None:
 
 
 def print_detections(policy: ReleasePolicy) -> None:
-    """Print the gain of macro AP 50 by images, findings and submissions of each team."""
+    """Print the gain in macro AP 50 by numbers of images and findings, and submissions per team."""
     rows = []
     for n, n_findings in itertools.product((100, 150, 300, 1000), (1, 3, 6)):
         counts = np.linspace(max(30, 0.12 * n), max(36, 0.4 * n), n_findings).astype(int).tolist()

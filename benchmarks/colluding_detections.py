@@ -1,10 +1,10 @@
-"""Five colluding teams with a better attack on boards of detections.
+"""Simulate five colluding teams with a strong attack on detection boards.
 
-A file that marks few images has few false alarms, and then CPM is the mean proportion of the lesions that it finds: a
-count of the marked images that have the finding. AP 50 of the same file weighs these images by their order, which asks
-a second question. So the teams mark parts of their doubtful images, of one finding at a time or of all, and decode as
-in :mod:`benchmarks.colluding_findings`. Each image has one lesion of a finding at most, and a mark on it hits. AP 50 is
-taken to be linear in the labels, with weights that the teams choose.
+A file that marks few images has few false alarms. Its CPM then is the mean proportion of lesions found, which reveals
+how many marked images have the finding. AP 50 of the same file weights these images by their order, which reveals a
+second number. The teams therefore mark some of their doubtful images, for one finding at a time or for all, and decode
+the answers as in :mod:`benchmarks.colluding_findings`. Each image has at most one lesion of a finding, which a mark
+always hits. AP 50 is treated as linear in the labels, with weights that the teams choose.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAYS: tuple[Asks, ...] = ("one finding", "all findings")
 
 
 def attack(attackers: Attackers, n_answers: int, *, step: float, asks: Asks) -> FloatArray:
-    """Return the gain of macro AP 50 of each board after `n_answers` answers, (n_boards,)."""
+    """Return the gain in macro AP 50 of each board (n_boards,) after `n_answers` answers."""
     before = average_precision(attackers, attackers.prior)
     n_labels = attackers.n_labels
     for answer in range(n_answers):
@@ -39,7 +39,7 @@ def attack(attackers: Attackers, n_answers: int, *, step: float, asks: Asks) -> 
 
 
 def average_precision(attackers: Attackers, p: FloatArray) -> FloatArray:
-    """Return the average precision of a ranking by `p`, (n_rows,)."""
+    """Return the average precision of rankings by `p` (n_rows,)."""
     order = np.argsort(-p, axis=1, kind="stable")
     hits = np.take_along_axis(attackers.present, order, axis=1)
     precision = np.cumsum(hits, axis=1) / np.arange(1, p.shape[1] + 1)

@@ -1,15 +1,15 @@
-"""Five colluding teams with a better attack on boards of findings: read the rounded scores until the hits are known.
+"""Simulate five colluding teams with a strong attack on boards of findings.
 
-The teams share a calibrated model, every score that the board shows to one of them, and the number of studies with each
-label. A file calls a random part of their doubtful studies, together with some sure positives and some sure negatives.
-The sure ones hardly change the number of hits, but move it against the rounding steps of F1, recall and kappa, so that
-the scores together show the number of hits more finely than any of them alone. Of many such files the teams send the
-one after whose answer they expect the best F1. A file's probabilities order the doubtful studies at random inside the
-called and the other studies, so that AUROC asks a second question.
+The teams share a calibrated model, every score that the board shows to any team, and the number of studies with each
+label. A file calls a random subset of the doubtful studies positive, together with some certain positives and certain
+negatives. The number of hits among certain studies is known; they shift the total against the rounding steps of F1,
+recall and kappa, so that these scores together reveal the number of hits more finely than any one alone. Of many such
+files, the teams send the one after whose answer they expect the best F1. A file's probabilities order the doubtful
+studies randomly within called and uncalled studies, so that AUROC reveals a second number.
 
-Every answer is a linear observation of the labels. The beliefs after all answers are those of greatest entropy relative
-to the model's (an exponential tilt per answer), and the final calls those with the best expected F1. The ladder is
-left out, so that the gains are upper bounds.
+Every answer is a linear observation of the labels. Given all answers, the teams' probabilities have maximum entropy
+relative to the model's (an exponential tilt per answer). Their final calls have the best expected F1. The ladder is
+ignored, so the gains are upper bounds.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ WORLDS: dict[int, tuple[int, ...]] = {
     300: (30, 38, 46, 60, 75, 100, 140),
     1000: (30, 60, 120, 300, 400),
 }
-"""Studies held out -> studies with each label shown."""
+"""Number of held-out studies -> number of studies with each visible label."""
 RARE = (30,) * 5
-"""The labels of a board on which every label has only just enough studies."""
+"""A board on which every label has just enough studies to be shown."""
 N_FILES = 48
-"""Files from which the attackers choose."""
+"""Number of candidate files among which the attackers choose."""
 _NOISE = 1e-3
 
 
 @dataclass
 class Attackers:
-    """Knowledge of the labels of `n_draws` boards at once; a row is a label of a board.
+    """The teams' knowledge about several boards at once; a row is one label of one board.
 
     Attributes
     ----------
     present : bool array (n_rows, n_studies), the held-out labels
     prior : float array (n_rows, n_studies), the model's probabilities
-    n_labels : labels of a board; rows are in the order of boards
+    n_labels : number of labels of a board; rows are ordered by board
     """
 
     present: BoolArray
@@ -69,7 +69,7 @@ class Attackers:
         self.tilt = np.zeros((n_rows, 1))
 
     def beliefs(self) -> FloatArray:
-        """Return the probabilities of greatest entropy relative to the prior, given all answers, (n_rows, n_studies).
+        """Return the maximum-entropy probabilities (n_rows, n_studies), relative to the prior and given all answers.
 
         The tilts minimise the convex dual by damped Newton steps.
         """
@@ -85,7 +85,7 @@ class Attackers:
         return np.clip(expit(start + np.einsum("rj,rjn->rn", self.tilt, self.asked)), 1e-6, 1 - 1e-6)
 
     def covariances(self, p: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return each study's covariance with the sum of `weights`, (n_rows, n_files, n_studies), after all answers."""
+        """Return each study's covariance with the sum of `weights` after all answers, (n_rows, n_files, n_studies)."""
         spread = p * (1 - p)
         scaled = self.asked * spread[:, None]
         among = np.einsum("rjn,rkn->rjk", scaled, self.asked) + np.eye(scaled.shape[1]) * self.noise[:, :, None]
@@ -97,7 +97,7 @@ class Attackers:
     def note(
         self, weights: FloatArray, mean: FloatArray, variance: FloatArray, now: FloatArray, after: FloatArray
     ) -> None:
-        """Add an answer about the sums of `weights`: their mean and variance were and are now these."""
+        """Add an answer about sums of `weights`, given their mean and variance before and after the answer."""
         after = np.clip(after, 1e-4 * variance, 0.999 * variance)
         noise = 1 / (1 / after - 1 / variance)
         self.asked = np.concatenate([self.asked, weights[:, None]], axis=1)
@@ -107,7 +107,7 @@ class Attackers:
 
 
 def draw(n_studies: int, auroc: float, counts: Sequence[int], n_draws: int, seed: int) -> Attackers:
-    """Return the attackers of `n_draws` boards with random labels and a calibrated model of this AUROC."""
+    """Return attackers of `n_draws` boards with random labels, who have a calibrated model with this AUROC."""
     rng = np.random.default_rng(seed)
     present = np.array([rng.permutation(n_studies) < n for _ in range(n_draws) for n in counts])
     shift = np.sqrt(2) * norm.ppf(auroc)
@@ -117,14 +117,14 @@ def draw(n_studies: int, auroc: float, counts: Sequence[int], n_draws: int, seed
 
 
 def f1_promised(p: FloatArray, n_with: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return the best expected F1 over the number of calls, and that number; studies are on the last axis."""
+    """Return the best expected F1, and the number of calls that gives it; studies are on the last axis."""
     hits = np.cumsum(-np.sort(-p, axis=-1), axis=-1)
     promised = 2 * hits / (np.arange(1, p.shape[-1] + 1) + n_with[..., None])
     return promised.max(axis=-1), promised.argmax(axis=-1) + 1
 
 
 def f1_of(attackers: Attackers, p: FloatArray) -> FloatArray:
-    """Return the F1 of the calls with the best expected F1, (n_rows,)."""
+    """Return the actual F1 (n_rows,) of the calls with the best expected F1."""
     _, n_called = f1_promised(p, attackers.n_with)
     ranks = np.argsort(np.argsort(-p, axis=1, kind="stable"), axis=1)
     calls = ranks < n_called[:, None]
@@ -133,14 +133,14 @@ def f1_of(attackers: Attackers, p: FloatArray) -> FloatArray:
 
 
 def scores_of(hits: FloatArray, n_called: FloatArray, n_with: FloatArray, n_studies: int) -> tuple[FloatArray, ...]:
-    """Return F1, recall and kappa of numbers of hits."""
+    """Return F1, recall and kappa for given numbers of hits."""
     chance = n_with * n_called / n_studies
     agreed = (n_with + n_called) / 2 - chance
     return 2 * hits / (n_with + n_called), hits / n_with, (hits - chance) / np.maximum(agreed, 1e-9)
 
 
 def cells_of(hits: FloatArray, n_called: FloatArray, n_with: FloatArray, n_studies: int, step: FloatArray) -> IntArray:
-    """Return the number of the group of hits with the same F1, recall and kappa, each rounded by itself."""
+    """Return a group number for each number of hits; groups have the same rounded F1, recall and kappa."""
     rounded = np.stack(np.broadcast_arrays(*(np.round(s / step) for s in scores_of(hits, n_called, n_with, n_studies))))
     changes = (np.diff(rounded, axis=-1) != 0).any(axis=0)
     return np.concatenate([np.zeros((*changes.shape[:-1], 1), int), np.cumsum(changes, axis=-1)], axis=-1)
@@ -148,13 +148,13 @@ def cells_of(hits: FloatArray, n_called: FloatArray, n_with: FloatArray, n_studi
 
 @dataclass(frozen=True)
 class Board:
-    """The scores that a board answers with.
+    """Rounding steps of the scores that a board shows.
 
     Attributes
     ----------
     step_of : step to which the scores of a label with n studies are rounded
-    macro_step : step to which average F1 and ranks together show the average
-    auroc_step : step of the average AUROC, which is shown for enough labels
+    macro_step : step to which average F1 and ranks together reveal the average F1
+    auroc_step : step of the average AUROC, shown if enough labels have one
     """
 
     step_of: Callable[[int], float]
@@ -163,12 +163,12 @@ class Board:
 
     @classmethod
     def of(cls, policy: ReleasePolicy) -> Board:
-        """Return the scores of a board with this release policy."""
+        """Return the rounding steps of a board with this release policy."""
         return cls(Rounding(policy).step_of, OPEN_STEP, policy.resolution)
 
 
 def attack(attackers: Attackers, board: Board, n_answers: int) -> FloatArray:
-    """Return the gain of macro F1 of each board after `n_answers` answers, (n_draws,)."""
+    """Return the gain in macro F1 of each board (n_draws,) after `n_answers` answers."""
     before = f1_of(attackers, attackers.prior)
     for _ in range(n_answers):
         _ask(attackers, board)
@@ -177,7 +177,7 @@ def attack(attackers: Attackers, board: Board, n_answers: int) -> FloatArray:
 
 
 def _ask(attackers: Attackers, board: Board) -> None:
-    """Send the most promising of `N_FILES` files, and note what the board answers."""
+    """Send the most promising of `N_FILES` files, and record the board's answer."""
     p, n_with = attackers.beliefs(), attackers.n_with
     n_rows, n_studies = p.shape
     files = _files(attackers, p)
@@ -191,7 +191,7 @@ def _ask(attackers: Attackers, board: Board) -> None:
     chances = _chances(hits, means, variances)
     chances[np.broadcast_to(hits > n_with[:, None, None], chances.shape)] = 1e-30
     cell_means, cell_spreads = _by_cell(chances, cells, hits)
-    # the answer moves the expected hits by `moves` on average; beliefs move along with their covariance
+    # on average, the answer changes expected hits by `moves`; probabilities change by their covariance with hits
     moves = np.sqrt(np.maximum((chances * (cell_means - means[..., None]) ** 2).sum(axis=-1), 0))
     shift = covariances * (moves / variances)[..., None]
     promised = sum(f1_promised(np.clip(p[:, None] + side * shift, 0, 1), n_with[:, None])[0] for side in (-1, 1))
@@ -208,7 +208,7 @@ def _ask(attackers: Attackers, board: Board) -> None:
 
 
 def best_files(attackers: Attackers) -> FloatArray:
-    """Return the file (n_rows, n_studies) that promises the best F1 if the board shows its number of hits."""
+    """Return the file (n_rows, n_studies) with the best expected F1 after the board's answer."""
     p = attackers.beliefs()
     files = _files(attackers, p, padded=False)
     covariances = attackers.covariances(p, files)
@@ -221,14 +221,14 @@ def best_files(attackers: Attackers) -> FloatArray:
 
 
 def _files(attackers: Attackers, p: FloatArray, *, padded: bool = True) -> FloatArray:
-    """Return random files (n_rows, N_FILES, n_studies): part of the doubtful studies, some sure ones on either side."""
+    """Return random files (n_rows, N_FILES, n_studies): some doubtful studies, some certain ones of both classes."""
     n_rows, n_studies = p.shape
     rng = attackers.rng
     doubt_rank = np.argsort(np.argsort(-p * (1 - p), axis=1), axis=1)[:, None]
     n_doubtful = np.maximum(6, attackers.n_with[:, None, None] * rng.uniform(0.2, 1.5, (n_rows, N_FILES, 1)))
     part = rng.choice([0.3, 0.5, 0.5, 0.7], (n_rows, N_FILES, 1))
     is_doubtful = doubt_rank < n_doubtful
-    # the surest ones on either side pad the file
+    # the most certain studies of both classes pad the file
     n_sure = n_studies - doubt_rank
     padding = n_sure < rng.uniform(-0.2, 0.6, (n_rows, N_FILES, 1)) * n_studies
     draws = rng.random((n_rows, N_FILES, n_studies))
@@ -244,7 +244,7 @@ def _chances(hits: FloatArray, means: FloatArray, variances: FloatArray) -> Floa
 
 
 def _by_cell(chances: FloatArray, cells: IntArray, hits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance of the hits given the cell of each number of hits, both of the shape of `chances`."""
+    """Return mean and variance of the hits given the group of each number of hits, both shaped like `chances`."""
     n = chances.shape[-1]
     flat = (cells + n * np.arange(chances[..., 0].size).reshape(*chances.shape[:-1], 1)).ravel()
     sums = [np.bincount(flat, (chances * hits**power).ravel())[flat].reshape(chances.shape) for power in range(3)]
@@ -255,7 +255,7 @@ def _by_cell(chances: FloatArray, cells: IntArray, hits: FloatArray) -> tuple[Fl
 def _narrow(
     attackers: Attackers, weights: FloatArray, n_hits: IntArray, now: FloatArray, after: FloatArray, step: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance of the hits, given also the macro of `weights` times the hits, rounded to `step`."""
+    """Return mean and variance of the hits, also given the macro (`weights` times hits) rounded to `step`."""
     n_labels = attackers.n_labels
     of_board = (weights / n_labels).reshape(-1, n_labels)
     mean, spread = now.reshape(-1, n_labels), after.reshape(-1, n_labels) + 1e-6
@@ -266,18 +266,18 @@ def _narrow(
 
 
 def _ask_ranking(attackers: Attackers, calls: FloatArray, step: float) -> None:
-    """Note the average AUROC, rounded to `step`, of rankings with random doubtful studies first on both sides."""
+    """Record the average AUROC, rounded to `step`, of rankings with random doubtful studies first on both sides."""
     p = attackers.beliefs()
     n_with, n_studies = attackers.n_with[:, None], p.shape[1]
     is_doubtful = np.argsort(np.argsort(-p * (1 - p), axis=1), axis=1) < n_with
     order = np.where(is_doubtful, attackers.rng.choice([-1.0, 2.0], p.shape), p) + 10 * calls
     ranks = np.argsort(np.argsort(order, axis=1), axis=1) + 1.0
     weights = ranks / (n_with * (n_studies - n_with)) / attackers.n_labels
-    observe_average(attackers, weights - weights.mean(axis=1, keepdims=True), step)  # all studies' sum is known
+    observe_average(attackers, weights - weights.mean(axis=1, keepdims=True), step)  # the sum over all studies is known
 
 
 def observe_average(attackers: Attackers, weights: FloatArray, step: float) -> None:
-    """Note for each board the sum of `weights` over the labels that are present, rounded to `step` from any offset."""
+    """Record each board's sum of `weights` over present labels, rounded to `step` from a random offset."""
     p, n_labels = attackers.beliefs(), attackers.n_labels
     covariances = attackers.covariances(p, weights[:, None])[:, 0]
     variance = np.maximum((covariances * weights).sum(axis=1), 1e-12).reshape(-1, n_labels)
@@ -287,7 +287,7 @@ def observe_average(attackers: Attackers, weights: FloatArray, step: float) -> N
     total = variance.sum(axis=1, keepdims=True) + step**2 / 12
     now = mean + variance / total * (answer - mean.sum(axis=1, keepdims=True))
     after = variance * (1 - variance / total)
-    spread = np.sqrt(variance.ravel())  # a sum in units of its own spread
+    spread = np.sqrt(variance.ravel())  # scale the sum by its standard deviation
     is_asked = spread > 1e-5
     spread = np.where(is_asked, spread, 1)
     attackers.note(

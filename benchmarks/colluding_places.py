@@ -1,14 +1,14 @@
-"""Five colluding teams with a better attack on boards of localizations.
+"""Simulate five colluding teams with a strong attack on localization boards.
 
-For each case the teams know two places and how likely each is right; at most one of the two is. A file gives a case its
-first place, its second one, or a place that is surely wrong. Surely wrong places move the number of hits to where a
-rounded score reveals most, and keep cases out of the question. Of many such files, which ask about some or all of the
-cases, the teams send the one after whose answer they expect the most hits. If a board also shows the overlap or the
-grid hit rate, these ask the same kind of question about other cases of the same file.
+For each case, the teams know two positions and the probability that each is right; at most one is right. A file gives
+each case its first position, its second one, or a position that is certainly wrong. Wrong positions exclude cases from
+the answer, and shift the number of hits to where a rounded score reveals most. Of many such files, about some or all
+cases, the teams send the one after whose answer they expect the most hits. If a board also shows overlap or the grid
+hit rate, these reveal similar numbers about other cases of the same file.
 
-Every rounded score is a linear observation of the cases. Beliefs after all answers have greatest entropy relative to
-the model's (an exponential tilt per answer). Finally the teams give each case its likelier place. The ladder is left
-out, so that the gains are upper bounds.
+Every rounded score is a linear observation of the cases. Given all answers, the teams' probabilities have maximum
+entropy relative to the model's (an exponential tilt per answer). In the end, the teams give each case its more probable
+position. The ladder is ignored, so the gains are upper bounds.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.kinds.parts import cases_of_average
 
 N_KINDS = 3
-"""Kinds of scores of places: hits of points, hits of cells, overlap."""
+"""Scores of positions: point hits, cell hits, overlap."""
 N_FILES = 100
-"""Files from which the attackers choose."""
+"""Number of candidate files among which the attackers choose."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """Rates at which a model's first place is right, and its second, and how much it knows of single cases.
+    """How often a model's first and second positions are right, and how much it knows about single cases.
 
     Attributes
     ----------
-    first, second : mean probabilities that the first and the second place are right; their sum is at most 1
-    concentration : sum of the parameters of the beta distribution of the first place's part; large if the model is as
-        unsure of every case
+    first, second : mean probabilities that the first and the second position are right; their sum is at most 1
+    concentration : sum of the parameters of the beta distribution of the first position's share; large if the model is
+        equally uncertain in every case
     """
 
     first: float
@@ -46,7 +46,7 @@ class Model:
     concentration: float
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-        """Return the probabilities of both places, (2, *shape)."""
+        """Return random probabilities of both positions, (2, *shape)."""
         either = self.first + self.second
         part = self.first / either
         firsts = rng.beta(self.concentration * part, self.concentration * (1 - part), shape)
@@ -72,17 +72,17 @@ WORLDS = (
     (30, 45, 60, 80, 120, 160),
     (250,) * 4,
 )
-"""Cases of each finding of a board."""
+"""Numbers of cases of each finding, by board."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """The scores that a board answers with; each kind of score asks a question of its own.
+    """Rounding steps of the scores that a board shows; each type of score reveals a separate number.
 
     Attributes
     ----------
     steps : rounding step of each finding's scores
-    n_scores : number of scores that each finding has of its own
+    n_scores : number of separate scores of each finding
     macro_step : rounding step of each average
     n_averages : number of averages
     """
@@ -94,7 +94,7 @@ class Board:
 
     @classmethod
     def of(cls, policy: ReleasePolicy, n_cases: Sequence[int]) -> Board:
-        """Return the scores of a board with this release policy, for files with points, cells and masks."""
+        """Return the rounding steps of a board with this release policy, for files with points, cells and masks."""
         rounding = Rounding(policy)
         steps = [rounding.step_of(n, positional=True) for n in n_cases]
         n_averages = max(1, min(N_KINDS, int(cases_of_average(n_cases) // policy.place_cell)))
@@ -104,13 +104,13 @@ class Board:
 
 @dataclass
 class Attackers:
-    """Knowledge of the cases of many boards at once.
+    """The teams' knowledge about the cases of many boards at once.
 
     Attributes
     ----------
-    prior : float array (n_boards, 2, n_cases), probabilities that each place is right
-    is_right : float array of the same shape, 1 for right places
-    weights : float array (n_cases,), what a hit adds to the average
+    prior : float array (n_boards, 2, n_cases), probabilities that each position is right
+    is_right : float array of the same shape, 1 for right positions
+    weights : float array (n_cases,), contribution of a hit to the average score
     finding : int array (n_cases,)
     """
 
@@ -130,7 +130,7 @@ class Attackers:
         self.observed = self.noise = self.tilt = np.zeros((n_boards, 0))
 
     def beliefs(self) -> FloatArray:
-        """Return the probabilities of greatest entropy relative to the prior, given all answers."""
+        """Return the maximum-entropy probabilities, relative to the prior and given all answers."""
         n_answers = self.asked.shape[1]
         p = self._tilted()
         for _ in range(10 if n_answers else 0):
@@ -151,7 +151,7 @@ class Attackers:
         return p
 
     def covariances(self, p: FloatArray, files: FloatArray) -> FloatArray:
-        """Return the covariance of each place with the sum of each file, of the shape of `files`, after all answers."""
+        """Return each position's covariance with each file's sum after all answers, shaped like `files`."""
         moved = _times_covariance(p[:, None], files)
         if not self.asked.shape[1]:
             return moved
@@ -162,8 +162,8 @@ class Attackers:
         return moved - np.einsum("rjsn,rjc->rcsn", scaled, np.linalg.solve(among, shared), optimize=True)
 
     def learn(self, file: FloatArray, step: float) -> None:
-        """Note the sum of `file` (n_boards, 2, n_cases) over the right places, rounded to `step`."""
-        scale = 1 / max(file.max(), 1e-12)  # in hits, so that tilts are of one size
+        """Record the sum of `file` (n_boards, 2, n_cases) over right positions, rounded to `step`."""
+        scale = 1 / max(file.max(), 1e-12)  # in units of hits, so that tilts have similar sizes
         p = self.beliefs()
         covariance = self.covariances(p, file[:, None])[:, 0]
         variance = np.maximum((covariance * file).sum(axis=(1, 2)), 1e-10)
@@ -178,7 +178,7 @@ class Attackers:
         self.tilt = np.column_stack([self.tilt, np.zeros(len(value))])
 
     def promised(self, p: FloatArray, files: FloatArray, step: float) -> FloatArray:
-        """Return the expected average after the answer to each file, (n_boards, n_files)."""
+        """Return the expected average score after the answer to each file, (n_boards, n_files)."""
         covariance = self.covariances(p, files)
         variance = np.maximum((covariance * files).sum(axis=(2, 3)), 1e-10)
         mean = (files * p[:, None]).sum(axis=(2, 3))
@@ -194,7 +194,7 @@ class Attackers:
 
 
 def _times_covariance(p: FloatArray, files: FloatArray) -> FloatArray:
-    """Return the covariance of each place with the sum of `files`, before any answer."""
+    """Return each position's covariance with the sum of `files`, before any answer."""
     product: FloatArray = p * (files - (p * files).sum(axis=-2, keepdims=True))
     return product
 
@@ -202,7 +202,7 @@ def _times_covariance(p: FloatArray, files: FloatArray) -> FloatArray:
 def _truncated(
     mean: FloatArray, variance: FloatArray, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the move of the mean, in standard deviations, and the relative variance of a normal variable in bounds."""
+    """Return a normal variable's change of mean (in standard deviations) and relative variance when it is bounded."""
     a, b = (low - mean) / np.sqrt(variance), (high - mean) / np.sqrt(variance)
     inside = np.maximum(norm.cdf(b) - norm.cdf(a), 1e-9)
     moved = (norm.pdf(a) - norm.pdf(b)) / inside
@@ -211,7 +211,7 @@ def _truncated(
 
 
 def draw(n_cases: Sequence[int], model: Model, n_boards: int, seed: int) -> Attackers:
-    """Return the attackers of `n_boards` boards whose findings have these numbers of cases."""
+    """Return attackers of `n_boards` boards whose findings have these numbers of cases."""
     rng = np.random.default_rng(seed)
     finding = np.repeat(np.arange(len(n_cases)), n_cases)
     prior = np.moveaxis(model.draw((n_boards, len(finding)), rng), 0, 1)
@@ -225,7 +225,7 @@ def draw(n_cases: Sequence[int], model: Model, n_boards: int, seed: int) -> Atta
 
 
 def attack(attackers: Attackers, board: Board, n_answers: int) -> FloatArray:
-    """Return the gain of the average hit rate of each board after `n_answers` answers, (n_boards,)."""
+    """Return the gain in the average hit rate of each board (n_boards,) after `n_answers` answers."""
     before = _average(attackers, attackers.prior)
     for _ in range(n_answers):
         for average in range(board.n_averages):
@@ -244,7 +244,7 @@ def _ask(attackers: Attackers, board: Board, average: int) -> None:
     n_findings = len(board.steps)
     files = _files(attackers, p, n_findings)
     boards = np.arange(len(p))
-    weights = attackers.weights * n_findings  # of a hit in its finding's rate
+    weights = attackers.weights * n_findings  # weight of one hit in its finding's rate
     visible = [i for i in range(n_findings) if board.n_scores[i] > average]
     best = attackers.promised(p, files * attackers.weights, board.macro_step).argmax(axis=1)
     chosen = files[boards, best]
@@ -258,7 +258,7 @@ def _ask(attackers: Attackers, board: Board, average: int) -> None:
 
 
 def _files(attackers: Attackers, p: FloatArray, n_findings: int) -> FloatArray:
-    """Return random files, (n_boards, N_FILES, 2, n_cases), 1 for the place that a case is given."""
+    """Return random files (n_boards, N_FILES, 2, n_cases), with 1 for the position given to a case."""
     rng = attackers.rng
     shape = (len(p), N_FILES, p.shape[2])
     of_findings = rng.random((len(p), N_FILES, n_findings)) < rng.choice([0.3, 0.6, 1], (len(p), N_FILES, 1))

@@ -1,9 +1,9 @@
-"""Time the whole ``reveal-bench score`` on size L, process start to printed table, against the peer's way of IoU alone.
+"""Time the whole ``reveal-bench score`` command on size L, against a peer that only computes IoU.
 
-The peer's part (decode both masks, logical and / or, 1,000 resamples of a pandas table) is what CheXlocalize's
-evaluation does for IoU, without its start-up; IoU is measured on every twentieth pair and scaled. Ours lints the file
-and computes hit rate, grid hit and both IoUs with intervals. This is timed for a file of masks and points, and for
-masks alone, whose deepest pixels must then be computed.
+The peer does what CheXlocalize's evaluation does for IoU, without start-up: it decodes both masks, combines them with
+logical operations, and resamples a pandas table 1,000 times. IoU is measured on every twentieth pair and scaled. The
+command lints the file, and computes hit rate, grid hit and both IoUs with intervals. It is timed for a file of masks
+and points, and for masks alone, whose deepest pixels must be computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from localization import (  # the file beside this one
+from localization import (  # in this folder
     HEIGHT,
     STRIDE,
     WIDTH,
@@ -54,7 +54,7 @@ def measure() -> list[dict[str, float | str]]:
 
 
 def start_up(module: str, *words: str) -> dict[str, float | str]:
-    """Return the processor time of a command that only lists things."""
+    """Return the processor time of a command that only prints a list, as a measure of start-up."""
     seconds = statistics.median(processor_seconds([sys.executable, "-m", module, *words]) for _ in range(ROUNDS + 1))
     return {"work": f"{module} {' '.join(words)}", "ours_s": seconds}
 

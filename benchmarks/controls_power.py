@@ -1,11 +1,11 @@
-"""Simulate how reliably controls detect models that look, and print the table of docs/asking.md.
+"""Simulate how reliably controls detect models that use the image, and print the table of docs/asking.md.
 
-Models are simulated on a phantom of 200 films (tests/models/test_controls.py). Two *look*, at 70 and at 30 of 100
-questions: there they point into the finding as the picture shows it, mirrored or not, and otherwise to its most
-frequent location. One always answers *where it mostly is*. One *draws*: it points where the same finding is on another
-film, with a new draw each time. A trial draws patients with replacement until there are 100 questions, with other
-questions looked at, and counts a fall of the score if the whole 95% interval of the macro of hits, control minus film,
-is below 0. It is the interval of ``report`` (the package's own `compare_resampled`, by the jackknife).
+Models are simulated on a phantom of 200 images (tests/models/test_controls.py). Two models *look* at 70 or 30 of 100
+questions: they point into the finding as shown, mirrored or not. In the other questions they point to its most frequent
+location. One model always answers *where it mostly is*. One *draws*: it points to where the same finding is on another,
+random image. A trial draws patients with replacement until there are 100 questions, and which of these are looked at.
+The score falls if the whole 95% interval of the macro hit rate, control minus original image, is below 0. The interval
+is that of ``report`` (`compare_resampled`, by the jackknife).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.models.test_controls import LOCAL, SIDE, Guessing, Looking, Phantom, 
 
 N_FILMS, N_QUESTIONS, N_TRIALS, N_RESAMPLES = 200, 100, 500, 50
 ANSWERS = 20
-"""Answers of the model that draws, of each question: a trial takes one of them."""
+"""Number of answers per question of the model that draws; a trial uses one of them."""
 GROUPS = {"all findings": CHEXLOCALIZE_FINDINGS, "local findings": LOCAL}
 MODELS = ("looks at 70%", "looks at 30%", "usual place", "draws")
 
@@ -47,7 +47,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class World:
-    """Hits (n_questions, n_controls + 1), the film first; of the model that draws, with :data:`ANSWERS` each."""
+    """Hits (n_questions, n_controls + 1), the original image first; the drawing model has :data:`ANSWERS` of each."""
 
     patients: Array
     findings: Array
@@ -82,7 +82,7 @@ def world_of(phantom: Phantom) -> World:
 
 
 def is_hit(mask: Array, question: Question, control: str | None, at: tuple[int, int]) -> bool:
-    """Return True if an answer, mirrored back if the image was, is in the reference."""
+    """Return True if an answer is in the reference, after mirroring it back if the image was mirrored."""
     reply = read_reply(f"Point: {at[0]}, {at[1]}", question, AskSettings("point", side=SIDE, control=control))
     if reply.point is None:
         return False
@@ -93,7 +93,7 @@ def is_hit(mask: Array, question: Question, control: str | None, at: tuple[int, 
 def trial(world: World, rng: np.random.Generator) -> Iterator[tuple[str, Array, Array, Array]]:
     """Yield (model, hits (N_QUESTIONS, n_controls + 1), findings, patients) for one draw of patients."""
     by_patient = [np.flatnonzero(world.patients == i) for i in range(world.patients.max() + 1)]
-    order = rng.integers(len(by_patient), size=N_QUESTIONS)  # each has a question at least
+    order = rng.integers(len(by_patient), size=N_QUESTIONS)  # each patient has at least one question
     rows = np.concatenate([by_patient[i] for i in order])[:N_QUESTIONS]
     units = np.repeat(np.arange(N_QUESTIONS), [len(by_patient[i]) for i in order])[:N_QUESTIONS]
     looked_at, answer = rng.random((N_QUESTIONS, 1)), rng.integers(ANSWERS, size=(N_QUESTIONS, 1))
@@ -109,7 +109,7 @@ def trial(world: World, rng: np.random.Generator) -> Iterator[tuple[str, Array, 
 
 
 def falls(hits: Array, findings: Array, units: Array, n_findings: int) -> Array:
-    """Return, per control, if the score falls."""
+    """Return True for each control under which the score falls."""
     n_units = int(units.max()) + 1
     counts, signs = resampling_counts(n_units, Resampling(N_RESAMPLES)), draw_signs(n_units, Resampling(2))
     figures = []
@@ -124,7 +124,7 @@ def falls(hits: Array, findings: Array, units: Array, n_findings: int) -> Array:
 
 
 def power(world: World, n_findings: int, n_trials: int = N_TRIALS, seed: int = 0) -> dict[str, Array]:
-    """Return model -> proportion of trials in which its score falls, per control."""
+    """Return model -> proportion of trials in which its score falls, under each control."""
     rng = np.random.default_rng(seed)
     total = {model: np.zeros(world.usual.shape[1] - 1) for model in MODELS}
     for _ in range(n_trials):
@@ -134,11 +134,11 @@ def power(world: World, n_findings: int, n_trials: int = N_TRIALS, seed: int = 0
 
 
 def print_table(name: str, world: World, power_by_model: dict[str, Array]) -> None:
-    """Print the rows of controls, as docs/asking.md has them."""
+    """Print the Markdown table of controls for docs/asking.md."""
     seen, usual = (f"{hits[:, 0].mean():.0%}" for hits in (world.seen, world.usual))
     print(
-        f"\n{name}: {len(world.usual)} questions on {world.patients.max() + 1} patients; who always looks hits {seen}, "
-        f"the usual place {usual}"
+        f"\n{name}: {len(world.usual)} questions on {world.patients.max() + 1} patients; always looking hits {seen}, "
+        f"the usual location hits {usual}"
     )
     print(f"| `--control` | {' | '.join(MODELS)} |\n|---|{'---|' * len(MODELS)}")
     for i, control in enumerate(CONTROLS):

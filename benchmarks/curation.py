@@ -1,10 +1,10 @@
-"""Time a curation at the size of paper 004.
+"""Time a curation of paper 004's size, and check its estimated kappas against exact ones.
 
-13,735 studies, 1,000 sampled, 17 readers as in Table S4, 200 selected, 100/100. The pool has reports and facts, and no
-pixels. Suggested labels come from a labeller that is right as often as the paper's was (``suggested.csv``); the rules
-then read all reports besides, in a separate folder. It prints the counts of every step, seconds, and each estimated
-kappa with its interval beside the exact value that the readers' known error rates give. About 95% of the exact values
-must be within their intervals.
+There are 13,735 studies, of which 1,000 are sampled, 17 readers as in Table S4, and 200 selected studies, divided into
+halves of 100. The studies have reports and facts, but no pixels. Suggested labels (``suggested.csv``) are correct as
+often as the paper's. In addition, the rules extract labels from all reports, in a separate folder. The script prints
+counts and seconds of every step. It also prints each estimated kappa with its interval beside the exact value, computed
+from the simulated readers' error rates; about 95% of exact values must be within their intervals.
 
     python benchmarks/curation.py [--studies 13735] [--seed 0] [--keep FOLDER]
 """
@@ -44,7 +44,7 @@ def timed(name: str, work: Callable[[], Any]) -> Any:
 
 
 def compare(folder: CurationFolder, truth: dict[str, list[str]]) -> None:
-    """Print the estimated kappas beside the exact ones."""
+    """Print each estimated kappa beside its exact value."""
     sampled = read_table(folder.path("sample.parquet"), Sampled)
     exact = expected_agreement([(one.labels, truth[one.study_id]) for one in sampled])
     agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))

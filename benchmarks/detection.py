@@ -1,9 +1,9 @@
-"""Measure the speed of detection at size.
+"""Measure the speed of detection scoring on a large dataset, against COCO's evaluation.
 
-10,000 images with 20 boxes each over 14 findings, every score with 1,000 replicates. The peer is COCO's own evaluation
-for the average precisions alone, once and without replicates, which would take a thousand times as long; ours matches
-all boxes and computes 17 scores with their replicates. Both are measured in turn in this one process, as CPU seconds;
-the average precisions are equal.
+There are 10,000 images with 20 boxes each and 14 findings, and every score has 1,000 replicates. The peer is COCO's
+evaluation, which only computes average precision once, because replicates would take a thousand times as long. The
+package matches all boxes and computes 17 scores with replicates. Both are measured alternately in this process, in CPU
+seconds; their average precisions must be equal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import resource
 from typing import Any
 
 import numpy as np
-from localization import cpu_seconds  # the benchmark beside this one
+from localization import cpu_seconds  # in this folder
 from pycocotools import coco, cocoeval
 
 from reveal_bench.metrics.bootstrap import resampling_counts
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Case:
-    """Lesions and boxes of a detector; three boxes in ten are near a lesion."""
+    """Simulated lesions, and boxes of a detector; three in ten boxes are near a lesion."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         n = N_IMAGES * EACH
@@ -45,7 +45,7 @@ class Case:
         self.score[near] = np.clip(self.score[near] + 0.3, 0, 1)
 
     def ours(self, n_resamples: int = N_RESAMPLES) -> list[dict[str, tuple[float, Array]]]:
-        """Return every score of every finding."""
+        """Return all scores of all findings with replicates, by this package."""
         counts = resampling_counts(N_IMAGES, Resampling(n_resamples))
         centres = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         cases, lesion_cases = (
@@ -65,7 +65,7 @@ class Case:
         return results
 
     def peer(self) -> list[float]:
-        """Return COCO's average precision at an IoU of a half, of every finding."""
+        """Return every finding's average precision at an IoU of 0.5, by COCO's evaluation."""
         drawn = [
             {"id": i + 1, "image_id": int(a), "category_id": int(b), "bbox": box, "area": 1.0, "iscrowd": 0}
             for i, (a, b, box) in enumerate(
@@ -93,7 +93,7 @@ class Case:
 
 
 def measure() -> list[dict[str, float | str]]:
-    """Return the row of one measurement."""
+    """Return the row of results for one measurement."""
     case = Case(np.random.default_rng(0))
     np.testing.assert_allclose([one["ap_50"][0] for one in case.ours(1)], case.peer(), atol=1e-9)
     peer_s, ours_s = cpu_seconds(case.peer), min(cpu_seconds(case.ours) for _ in range(2))

@@ -1,10 +1,10 @@
-"""Simulate how often intervals of detectors cover the true value.
+"""Simulate how often intervals of detection metrics cover the true value.
 
-Compared are percentiles of replicates, and percentiles shifted by their bias. Images are simulated: some have the
-finding, with one lesion or more; a lesion is marked with a chance and a score that depend on how hard the image is,
-false alarms come by a Poisson law whose mean differs from image to image, and overlaps of hits by a beta law. The truth
-is the mean over eight datasets of 20,000 images. Each cell has `TRIALS` datasets with 400 replicates each; a macro is
-over eight findings drawn in the same way.
+Percentiles of replicates are compared with percentiles shifted by their bias. Some of the simulated images have one or
+more lesions of the finding. The probability and score of a mark on a lesion depend on the difficulty of the image. The
+number of false alarms has a Poisson distribution whose mean varies between images, and overlaps of hits have a beta
+distribution. The true value is the mean over eight datasets of 20,000 images. Each cell has `TRIALS` datasets with 400
+replicates each; a macro is over eight findings drawn in the same way.
 
 ``python -m benchmarks.detection_coverage`` prints the table of calibration.md (some ten minutes on four cores).
 """
@@ -37,7 +37,7 @@ def logistic(x: Array) -> Array:
 
 
 def detector(rng: np.random.Generator, n: int, prevalence: float) -> Matched:
-    """Return marks of one finding on `n` images, one image per patient."""
+    """Return simulated marks of one finding on `n` images, one per patient."""
     hard = rng.normal(0, 0.5, n)
     lesion_image = np.repeat(np.arange(n), np.where(rng.random(n) < prevalence, 1 + rng.poisson(0.5, n), 0))
     is_marked = rng.random(len(lesion_image)) < logistic(np.log(3.0) + hard[lesion_image])
@@ -67,7 +67,7 @@ def truths(prevalence: float) -> Array:
 
 
 def trial(seed: int, n: int, prevalence: float, n_findings: int, truth: Array) -> Array:
-    """Return 1 if an interval covers the true value, else 0, NaN if undefined: (2 kinds, scores)."""
+    """Return (2 kinds of intervals, scores): 1 if an interval covers the true value, 0 if not, NaN if undefined."""
     rng = np.random.default_rng(seed)
     counts = resampling_counts(n, Resampling(RESAMPLES, seed))
     drawn = [detector(rng, n, prevalence) for _ in range(n_findings)]

@@ -1,9 +1,10 @@
-"""Time DICOM chest films to 8-bit PNG against pydicom's way, the bare minimum, and two processes.
+"""Time the conversion of DICOM radiographs to 8-bit PNG, against pydicom, against decoding alone, and in two processes.
 
-The film is the real RG1 of pydicom-data (15 bits, 3.6 megapixels, 7 MB raw), natively stored and as JPEG 2000; without
-the package, noise over a ramp of the same size. Pydicom's way is `pixel_array`, `apply_modality_lut`, `apply_voi_lut`
-and Pillow's PNG; the bare minimum is to decode, cut to 8 bits and encode by OpenCV. Each is CPU seconds of one process,
-in turn, median of five. Two processes are compared with one by wall time: only an idle machine gives a usable ratio.
+The image is RG1 of pydicom-data (15 bits, 3.6 megapixels, 7 MB raw), stored uncompressed and as JPEG 2000. If that
+package is missing, it is noise over a ramp of the same size. The peer with pydicom uses `pixel_array`,
+`apply_modality_lut`, `apply_voi_lut` and Pillow's PNG; the minimal peer decodes, truncates to 8 bits and encodes with
+OpenCV. All are measured alternately, as the median of five rounds of CPU seconds in one process. Two processes are
+compared with one by wall time, which is only reliable on an idle machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pydicom
-from localization import ROUNDS, cpu_seconds  # the benchmark beside this one
+from localization import ROUNDS, cpu_seconds  # in this folder
 from PIL import Image
 from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
@@ -32,7 +33,7 @@ N_FILES = 24
 
 
 def films(folder: Path) -> dict[str, Path]:
-    """Return name -> file for one image stored natively and as JPEG 2000."""
+    """Return name -> file of one image, stored uncompressed and as JPEG 2000."""
     spec = importlib.util.find_spec("data_store")
     if spec and spec.submodule_search_locations:
         data = Path(spec.submodule_search_locations[0]) / "data"
@@ -66,7 +67,7 @@ def seconds(work: Callable[[Path], object], path: Path) -> float:
 
 
 def in_processes(files: list[Path]) -> float:
-    """Return the ratio of wall times, one process over two, both warm; median of the rounds."""
+    """Return the median ratio of wall times, one process over two, after warm-up."""
     spawn = get_context("spawn")
     with ProcessPoolExecutor(1, spawn) as one, ProcessPoolExecutor(2, spawn) as two:
         ratios = []

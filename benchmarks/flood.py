@@ -1,14 +1,14 @@
-"""Measure how visitors delay scoring and others' requests: by comparisons, or by connections that they hold.
+"""Measure how much floods of comparisons, or of held connections, delay scoring and other requests on a leaderboard.
 
 Without an argument: 400 anonymous comparisons in 15 seconds beside an upload.
 
-A board of size L as in ``leaderboard.py``, with six entries; rounds in turn without and with the flood, each the
-seconds from upload to score of a file with points. The ratio is quiet by flooded: 0.83 is a delay of 20%, the promised
-maximum. Client, server and worker share this machine.
+The board has size L as in ``leaderboard.py``, and six entries. Rounds alternate without and with the flood; each
+measures the seconds from upload to score of a file with points. The ratio is time without flood over time with flood:
+0.83 is a delay of 20%, the allowed maximum. Client, server and worker share this machine.
 
-With a number of seconds: for so long, 1,500 clients hold half-sent headers, requests whose bodies arrive by the byte,
-unread answers, or streams of events open, and a visitor asks for the list of benchmarks once a second. The longest of
-these answers, the failed ones and the growth of the log are measured, for each kind of client in turn.
+With a number of seconds: during this time, 1,500 clients hold connections with half-sent headers, bodies that arrive
+byte by byte, unread responses, or open event streams. A visitor requests the list of benchmarks once a second. The
+script reports the longest response time, failed requests and the growth of the log, for each kind of client in turn.
 
     python benchmarks/flood.py
     python benchmarks/flood.py 60
@@ -32,7 +32,7 @@ from pathlib import Path
 
 import httpx
 
-from leaderboard import BENCHMARK, Board, running, upload_seconds  # the benchmark beside this one
+from leaderboard import BENCHMARK, Board, running, upload_seconds  # in this folder
 
 N_ENTRIES, ROUNDS = 6, 5
 N_COMPARISONS, SECONDS, N_VISITORS = 400, 15.0, 4
@@ -40,7 +40,7 @@ N_COMPARISONS, SECONDS, N_VISITORS = 400, 15.0, 4
 
 @contextmanager
 def flood(url: str, pairs: Sequence[tuple[str, str]], seconds: list[float]) -> Iterator[None]:
-    """Ask for comparisons at that rate until the block ends, and note how long each took."""
+    """Request comparisons at this rate until the block ends, and record their durations."""
     stop = threading.Event()
 
     def visit(own: Iterator[tuple[str, str]]) -> None:
@@ -99,11 +99,11 @@ HOLDING = {
     "unread answers": f"GET /api/v1/openapi.json HTTP/1.1\r\n{HEADERS}\r\n" * 2,
     "event streams": f"GET /gradio_api/queue/data?session_hash=aaaaaa HTTP/1.1\r\n{HEADERS}\r\n",
 }
-"""First bytes of each client; then it sends one byte of a header or body per second, and reads nothing."""
+"""First bytes that each client sends. Afterwards, it sends one byte per second and reads nothing."""
 
 
 def hold(url: str, sent: str, seconds: float) -> dict[str, float | int]:
-    """Hold connections open for `seconds`, replacing those that the server closes, and ask once a second."""
+    """Hold connections open for `seconds`, replacing those that the server closes, and send a request once a second."""
     address = httpx.URL(url)
     held: list[socket.socket] = []
     n_failed, longest, end = 0, 0.0, time.monotonic() + seconds
@@ -129,7 +129,7 @@ def hold(url: str, sent: str, seconds: float) -> dict[str, float | int]:
 
 
 def _drip(client: socket.socket, *, is_complete: bool) -> bool:
-    """Send one more byte, unless the request is complete; return False if the server closed the connection."""
+    """Send one more byte unless the request is complete; return False if the server has closed the connection."""
     try:
         if not is_complete:
             client.send(b"a")

@@ -1,4 +1,4 @@
-"""The goal of each row of the bench, and its printed line, which marks missed goals."""
+"""Goals of the speed benchmarks, and the printed line of a result, which marks missed goals."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ GOALS: dict[str, dict[str, float]] = {
     "reveal_leaderboard admin --help": {"ours_s": 0.5},
     "whole score command, 100,000 images": {"peak_mib": 1024},
 }
-"""Work -> the lowest `ratio`, and the highest seconds (`ours_s`) and memory (`peak_mib`)."""
+"""Benchmark -> minimum `ratio`, or maximum seconds (`ours_s`) and memory (`peak_mib`)."""
 
 
 def format_row(row: Mapping[str, float | str]) -> str:
-    """Return the row as one line."""
+    """Return a result as one line of text."""
     figures = []
     if "ratio" in row:
         figures.append(f"{row['ratio']:>7} x as fast as its peer")

@@ -1,11 +1,10 @@
 """Measure how time and memory of ``reveal-bench score`` and ``lint`` grow with the number of images.
 
-Cases have 1,000, 10,000 and 100,000 images. Images of 512 x 512 pixels with 10 findings, of which two are drawn on
-each, as masks of 20 to 200 columns that are all different. The file answers each question with a mask, a point and a
-score, about 700 characters. The work is per image, so a row says what the start-up and an image take; the peak is the
-whole process's.
+Datasets have 1,000, 10,000 and 100,000 images of 512 x 512 pixels. Each image has two of 10 findings, drawn as masks of
+20 to 200 columns, all different. The prediction file answers each question with a mask, a point and a score, about 700
+characters. A row states the time of start-up and per image, and the peak memory of the whole process.
 
-``python benchmarks/growth.py FOLDER [N ...]`` writes the cases to FOLDER, or uses existing ones.
+``python benchmarks/growth.py FOLDER [N ...]`` writes the datasets to FOLDER, or uses existing ones.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import orjson
-import ragged  # the benchmark beside this one
+import ragged  # in this folder
 from goals import format_row
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -31,7 +30,7 @@ NUMBERS = (1_000, 10_000, 100_000)
 
 
 def ellipse(rng: np.random.Generator) -> tuple[Rle, tuple[float, float, float, float], int]:
-    """Return a mask, its tight box and its area."""
+    """Return a random mask, its tight box and its area."""
     n_columns = int(rng.integers(20, 200))
     left, middle = int(rng.integers(0, SIDE - n_columns)), int(rng.integers(120, SIDE - 120))
     half = 1 + np.sqrt(1 - np.linspace(-1, 1, n_columns) ** 2) * rng.uniform(10, 100) + rng.uniform(0, 5, n_columns)

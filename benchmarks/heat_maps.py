@@ -1,10 +1,10 @@
-"""Measure the speed of heat maps at full size: map to mask, point and run lengths, and the sweep over thresholds.
+"""Measure the speed of converting full-size heat maps to masks and points, and of tuning thresholds.
 
-Maps are 14 x 14, as Grad-CAM's of a DenseNet are, over images of 2320 x 2828 pixels; an image has ten of them in
-CheXlocalize, 6,680 in all, of which 12 are measured here. The peer does what the authors' code does, with OpenCV,
-Pillow and pycocotools: the map is brought to the size of the image, scaled, cut at Otsu's level of 256, its contours
-are filled one by one, and the mask is encoded; for the sweep each threshold makes a mask, which is compared with the
-reference. Peer and ours are measured in turn in this one process on one thread, as CPU seconds; masks are equal.
+Maps have 14 x 14 values, like Grad-CAM of a DenseNet, for images of 2320 x 2828 pixels. CheXlocalize has ten maps per
+image, 6,680 in total; 12 are measured here. The peer follows the authors' code with OpenCV, Pillow and pycocotools. It
+resizes the map to the image, scales it, thresholds it by Otsu's method with 256 levels, fills the contours one by one,
+and encodes the mask. For tuning, it makes a mask at every threshold and compares each with the reference. Peer and
+package are measured alternately in this process on one thread, in CPU seconds; their masks must be equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import cv2
 import numpy as np
-from localization import HEIGHT, WIDTH, cpu_seconds, decoded, outline  # the benchmark beside this one
+from localization import HEIGHT, WIDTH, cpu_seconds, decoded, outline  # in this folder
 from PIL import Image, ImageDraw
 from pycocotools import mask as coco
 
@@ -32,7 +32,7 @@ Map = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def maps(rng: np.random.Generator) -> list[Map]:
-    """Return maps of two hills over low noise."""
+    """Return maps with two peaks over low noise."""
     y, x = np.mgrid[0:14, 0:14]
     results = []
     for _ in range(N_MAPS):
@@ -87,7 +87,7 @@ def compare(work: str, peer: Callable[[], Any], ours: Callable[[], Any]) -> dict
 
 
 def measure() -> list[dict[str, float | str]]:
-    """Return the rows of both measurements."""
+    """Return the rows of results for both measurements."""
     cv2.setNumThreads(1)
     rng = np.random.default_rng(0)
     heats, references = maps(rng), [outline(rng, 0.01) for _ in range(N_MAPS)]

@@ -1,9 +1,9 @@
-"""Time upload to score on a real board, against ``reveal-bench score`` on the same file at home.
+"""Time upload to score on a leaderboard, against local ``reveal-bench score`` on the same file.
 
-The board's holdout is of size L (668 images of 2320 x 2828 pixels, about 1,534 questions); a server and a worker run on
-loopback as they would elsewhere, and every upload differs from those before. Upload and command run in turn; both are
-wall clock, since an upload is mostly several processes that wait for each other. The ratio is command by upload, so
-0.33 is the goal of three times the command's time. The first round, which may compile kernels, is ignored.
+The holdout has size L (668 images of 2320 x 2828 pixels, about 1,534 questions). A server and a worker run on loopback,
+and every uploaded file is different. Uploads and commands alternate. Wall time is measured, because an upload consists
+of processes that wait for each other. The ratio is command over upload, so the goal of 0.33 allows three times the
+command's time. The first round is ignored because it may compile kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
-from localization import HEIGHT, WIDTH, frontal_image, make_pairs  # the benchmark beside this one
+from localization import HEIGHT, WIDTH, frontal_image, make_pairs  # in this folder
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -37,7 +37,7 @@ PLENTY += '[exposure]\naccepted_leaks = ["more submissions", "few cases"]\n[rele
 
 
 class Board:
-    """A public folder, the private one, and the same references as a folder for home, all below `root`."""
+    """Folders of a benchmark below `root`: public, private, and one with all references for local scoring."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -54,7 +54,7 @@ class Board:
         self._asked = [(record.image_id, a.finding) for record in records for a in record.annotations]
 
     def write(self, number: int, *, with_masks: bool = True) -> Path:
-        """Return a prediction file with its own points for each number."""
+        """Return a prediction file whose points depend on `number`."""
         lines = []
         for k, (image_id, finding) in enumerate(self._asked):
             rle = self._predictions[k % len(self._predictions)]
@@ -68,7 +68,7 @@ class Board:
 
 
 def _records(references: Sequence[Rle]) -> Iterator[LocalizationRecord]:
-    """Return twice the images of size L, so that the holdout is of size L."""
+    """Return twice the images of size L, so that the holdout has size L."""
     packed = pack_masks(references)
     areas, boxes = packed.areas.tolist(), packed.boxes_xywh().tolist()
     for i in range(2 * N_IMAGES):
@@ -104,7 +104,7 @@ def program(words: Sequence[object], log: Path) -> Iterator[subprocess.Popen[byt
 def running(
     board: Board, *, workers: int = 1, options: Sequence[object] = ()
 ) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Run a server and workers on the board; yield the address and the processes, the server first."""
+    """Run a server and workers; yield the address and the processes, the server first."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -132,7 +132,7 @@ def _wait_until_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> N
 
 
 def upload_seconds(url: str, path: Path, model: str, team: str = "Example Laboratory") -> tuple[float, float]:
-    """Return the seconds until the upload is acknowledged, and until it is scored."""
+    """Return the seconds until an upload is acknowledged, and until it is scored."""
     start = time.perf_counter()
     with path.open("rb") as file:
         form = {"benchmark": BENCHMARK, "metadata": metadata(model, team)}

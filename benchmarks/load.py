@@ -1,15 +1,16 @@
-"""Load a board as on a busy day: steady submissions by several teams, many viewers, and no lost submission.
+"""Load a leaderboard as on a busy day, with steady submissions and many visitors, and check that no submission is lost.
 
-60 submissions a minute for five minutes, each to a board of size L (668 images, about 1,534 questions) and all
-different, while 50 viewers ask in turn for the board's page, the board as JSON and the state of some submission, with
-two seconds between answer and next request. Client, server and worker share this machine, over loopback. Afterwards the
-queue is emptied, and every submission that was acknowledged must have been scored.
+For five minutes, teams send 60 submissions a minute, all different, to a board of size L (668 images, about 1,534
+questions). Meanwhile, 50 visitors request the board's page, the board as JSON and the state of a submission in turn,
+with a pause of two seconds after each response. Client, server and worker share this machine, over loopback. The script
+then waits until the queue is empty; every acknowledged submission must have been scored.
 
     python benchmarks/load.py [--minutes 5] [--rate 60] [--viewers 50] [--workers 1] [--postgresql] [--masks]
 
-Files hold a point per question, and the mask too with `--masks`. `--postgresql` starts a server of its own in a
-temporary folder. It prints, and writes to ``load.json`` beside this file, seconds to the acknowledgement, to the score
-and for viewers' requests (median and 95th percentile), and memory and busy processors of each process tree.
+Files have a point per question, and also a mask with `--masks`. `--postgresql` starts a separate PostgreSQL server in a
+temporary folder. The script prints, and writes to ``load.json`` in this folder, the seconds to acknowledgement, to the
+score and for visitors' requests (median and 95th percentile), and memory and number of busy processors of each process
+tree.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 
 import httpx
 
-from leaderboard import BENCHMARK, Board, metadata, running  # the benchmark beside this one
+from leaderboard import BENCHMARK, Board, metadata, running  # in this folder
 
 HERE = Path(__file__).parent
 N_TEAMS = 12
@@ -41,7 +42,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Log:
-    """Measurements: seconds by kind of request, times by submission, failures, memory."""
+    """Measurements: seconds by type of request, times of submissions, failures and memory."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     sent: dict[str, float] = field(default_factory=dict)
@@ -91,7 +92,7 @@ async def view(client: httpx.AsyncClient, log: Log, stop: asyncio.Event) -> None
 
 
 async def follow(client: httpx.AsyncClient, log: Log, stop: asyncio.Event) -> None:
-    """Ask for the oldest submission without an end, again and again, and note when it has one."""
+    """Poll the oldest unfinished submission, and record when it is finished."""
     while not stop.is_set():
         open_ones = [name for name in log.sent if name not in log.scored][:3]
         for name in open_ones:
@@ -106,7 +107,7 @@ async def follow(client: httpx.AsyncClient, log: Log, stop: asyncio.Event) -> No
 
 
 async def watch(trees: dict[str, int], log: Log, stop: asyncio.Event) -> None:
-    """Sum the memory of each tree of processes, and keep the most."""
+    """Record the maximum memory of each process tree."""
     while not stop.is_set():
         for name, root in trees.items():
             log.peak_mib[name] = max(log.peak_mib.get(name, 0.0), memory_mib(root))
@@ -128,7 +129,7 @@ def descendants(root: int) -> list[int]:
 
 
 def memory_mib(root: int) -> float:
-    """Return the memory of a process tree, shared memory counted once (proportional set size)."""
+    """Return the memory of a process tree, counting shared memory once (proportional set size)."""
     total = 0
     for process in descendants(root):
         try:
@@ -140,7 +141,7 @@ def memory_mib(root: int) -> float:
 
 
 def processor_seconds(root: int) -> float:
-    """Return the processor time of a process tree, ended children included."""
+    """Return the processor time of a process tree, including finished children."""
     total = 0
     for process in descendants(root):
         try:
@@ -215,7 +216,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def postgresql() -> Any:
-    """Run a separate PostgreSQL that syncs to disk, as by default; yield the URL of an empty database."""
+    """Run a separate PostgreSQL server that syncs to disk, as by default; yield the URL of an empty database."""
     from contextlib import contextmanager
 
     sys.path.insert(0, str(HERE.parent))

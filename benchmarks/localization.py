@@ -1,9 +1,10 @@
-"""Measure the speed of localization scoring on size L, as ratios to decoding every mask and working on it with numpy.
+"""Measure the speed of localization scoring on size L, against decoding every mask for numpy.
 
-Size L is CheXlocalize's test set: 668 images of 2320 x 2828 pixels, 10 findings, 1,534 positive pairs, two files of RLE
-strings. The masks are synthetic (smooth random outlines, about as many characters a string as the real ones). Peer and
-ours are measured in turn in this one process on the same pairs; a ratio is the median of five, each of CPU seconds. The
-peer is measured on every twentieth pair, since decoding all would take minutes; ours also on all pairs.
+Size L is that of CheXlocalize's test set: 668 images of 2320 x 2828 pixels, 10 findings, 1,534 positive pairs, and two
+files of run-length strings. The masks are synthetic, with smooth random outlines and strings of realistic length. Peer
+and package are measured alternately in this process on the same pairs; a ratio is the median of five rounds of CPU
+seconds. The peer is measured on every twentieth pair, because decoding all takes minutes; the package is also measured
+on all pairs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ N_PAIRS, STRIDE, ROUNDS = 1534, 20, 5
 
 
 def outline(rng: np.random.Generator, wiggle: float) -> Rle:
-    """Return a mask with a smooth random outline: a few low frequencies and `wiggle` of high ones."""
+    """Return a mask with a smooth random outline of a few low frequencies, plus high ones of amplitude `wiggle`."""
     angle = np.linspace(0, 2 * np.pi, 400, endpoint=False)
     radius = np.ones_like(angle)
     for k in (2, 3, 5, 8, 40):
@@ -41,7 +42,7 @@ def outline(rng: np.random.Generator, wiggle: float) -> Rle:
 
 
 def frontal_image(number: int, patient_id: str, annotations: Sequence[Annotation]) -> LocalizationRecord:
-    """Return an image with only the findings of `annotations`."""
+    """Return the record of an image with only the findings of `annotations`."""
     return LocalizationRecord(
         image_id=f"i{number}",
         patient_id=patient_id,
@@ -61,7 +62,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def compare(name: str, peer: Callable[[], object], ours: Callable[[], object]) -> dict[str, float | str]:
-    """Time both in turn, five times; their results must be equal."""
+    """Time peer and package alternately, five times, and check that their results are equal."""
     assert np.array_equal(np.asarray(peer()), np.asarray(ours()), equal_nan=True), name
     times = [(cpu_seconds(peer), cpu_seconds(ours)) for _ in range(ROUNDS)]
     ratio = statistics.median(p / o for p, o in times)
@@ -103,7 +104,7 @@ def peer_cells(cells: list[list[str]], references: list[Rle], grid: Grid) -> lis
 
 
 def make_pairs() -> tuple[list[Rle], list[Rle]]:
-    """Return predictions and references of size L; 59 distinct pairs, each used again and again."""
+    """Return predictions and references of size L, made of 59 distinct pairs that are repeated."""
     rng = np.random.default_rng(0)
     distinct = [(outline(rng, 0.06), outline(rng, 0.01)) for _ in range(59)]
     pairs = [distinct[i % len(distinct)] for i in range(N_PAIRS)]

@@ -2,11 +2,11 @@
 
     python benchmarks/oldest.py PYTHON [STYLE ...]
 
-PYTHON is another environment's, such as that made by `make test-oldest`. Both build the same phantom downloads: of
-every style, or of those named. Two tables are the same if their schemas and rows are, with the bytes of their pictures;
-only versions in `pixel_pipeline` may differ. Parquet writers of different versions write different bytes, and so other
-sizes and hashes of tables in the card, in `croissant.json` and in `CHECKSUMS.json`. Prints a Markdown table; exits with
-1 if anything else differs.
+PYTHON belongs to another environment, such as the one made by `make test-oldest`. Both environments build the same
+phantom downloads, of every style or of the named styles. Two tables are the same if their schemas and rows are equal,
+including the bytes of images; only versions in `pixel_pipeline` may differ. Parquet writers of different versions write
+different bytes, so sizes and hashes of tables differ in the card, in `croissant.json` and in `CHECKSUMS.json`. The
+script prints a Markdown table, and exits with code 1 if anything else differs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_same_table(path: Path, other: Path) -> bool:
 
 
 def compare(path: Path, other: Path) -> str:
-    """Return the one of `FIELDS` that counts two files."""
+    """Return the name in `FIELDS` that describes how two files compare."""
     if not path.exists() or not other.exists():
         return FIELDS[3]
     if path.read_bytes() == other.read_bytes():
@@ -56,7 +56,7 @@ def compare(path: Path, other: Path) -> str:
 
 
 def compare_folders(folder: Path, other: Path) -> Iterator[tuple[str, str]]:
-    """Yield (file, one of `FIELDS`) for every file of two dataset folders."""
+    """Yield (file, name in `FIELDS`) for every file of two dataset folders."""
     both = (folder, other)
     names = {path.relative_to(root).as_posix() for root in both for path in root.rglob("*") if path.is_file()}
     for name in sorted(names):
@@ -64,9 +64,11 @@ def compare_folders(folder: Path, other: Path) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Whether other versions of libraries build the same dataset folders.")
-    parser.add_argument("python", type=Path, help="of the other environment")
-    parser.add_argument("styles", nargs="*", help="styles of `reveal-bench phantom`; all if none is named")
+    parser = argparse.ArgumentParser(
+        description="Check that other versions of libraries build the same dataset folders."
+    )
+    parser.add_argument("python", type=Path, help="Python of the other environment")
+    parser.add_argument("styles", nargs="*", help="styles of `reveal-bench phantom`; by default all")
     args = parser.parse_args()
     program = args.python.absolute().with_name(COMMAND.name)
     different = []

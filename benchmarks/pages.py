@@ -1,8 +1,9 @@
-"""Walk a board's pages as visitors see them: pictures, what axe-core finds, what moves, and how long rows take.
+"""Check a leaderboard's pages in a browser: screenshots, accessibility problems, layout shifts and loading times.
 
-Every page at four widths, light and dark: a picture of each, serious findings of axe-core, layout shift, overflow. Then
-the board once at 1.6 Mbit/s with a quarter of the processor: seconds until its first row is visible (2.5 are promised;
-the server has put it into the document), and until the page's own scripts have drawn the sortable rows.
+Every page is opened at four widths, in light and dark, for a screenshot, serious problems reported by axe-core, layout
+shift and overflow. Then the board is loaded at 1.6 Mbit/s with a quarter of the processor. The script measures the
+seconds until the first row is visible, which is part of the document (at most 2.5 s are promised), and until scripts
+have drawn the sortable rows.
 
     reveal-leaderboard demo                                    # in another terminal
     python -m benchmarks.pages http://127.0.0.1:7860 /tmp/pictures
@@ -23,7 +24,7 @@ PAGES = {
     "gallery": "/gallery", "entry": "/entry?id={id}", "submission": "/submission?id={id}", "unknown": "/no-such-page",
 }  # fmt: skip
 SLOW = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 93_750}
-"""1.6 Mbit/s down, 0.75 up, in bytes; Chromium's "slow 4G"."""
+"""Chromium's "slow 4G" in bytes per second: 1.6 Mbit/s down, 0.75 Mbit/s up."""
 SLOWED, PATIENCE_MS = 4, 60_000
 NOTE_READ = """document.addEventListener('readystatechange', () => {
   window.read ??= new Promise(done => requestAnimationFrame(() => setTimeout(() => done(performance.now()))));
@@ -35,7 +36,7 @@ COME_UNTIL = """moment => {
   return `${(moment / 1000).toFixed(2)} s (${come.length} requests, ${kB.toFixed(0)} kB)`;
 }"""
 SETTLED = 1500
-"""Milliseconds for drawing after the network is quiet."""
+"""Milliseconds to wait for drawing after the network is idle."""
 
 
 def first_entry(page: Any, address: str) -> str:
@@ -46,7 +47,7 @@ def first_entry(page: Any, address: str) -> str:
 
 
 def walk(browser: Any, address: str, out: Path) -> None:
-    """Print one line per page, width and scheme, and keep its picture."""
+    """Print one line per page, width and colour scheme, and save a screenshot."""
     for width in WIDTHS:
         for scheme in SCHEMES:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -68,10 +69,10 @@ def walk(browser: Any, address: str, out: Path) -> None:
 
 
 def first_rows(browser: Any, address: str) -> tuple[str, str]:
-    """Return the times of the server's row and of the page's own, on a slow line and processor, in words.
+    """Return as text when the document's row and the sortable rows appear, on a slow connection and processor.
 
-    The server's row is in the document, in a closed shadow tree that scripts cannot read: it is visible with the
-    first frame after the document was parsed.
+    The document's row is in a closed shadow tree, which scripts cannot read. It is visible in the first frame after the
+    document was parsed.
     """
     context = browser.new_context(viewport={"width": 390, "height": 900})
     context.add_init_script(NOTE_READ)
@@ -94,7 +95,7 @@ def main(address: str, out: Path) -> None:
     with running_browser() as browser:
         for _ in range(3):
             seen, drawn = first_rows(browser, address)
-            print(f"on a slow line the first row is seen after {seen}; rows can be sorted after {drawn}")
+            print(f"on a slow connection the first row is visible after {seen}; rows can be sorted after {drawn}")
         walk(browser, address, out)
 
 

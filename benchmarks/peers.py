@@ -1,8 +1,9 @@
-"""Time IoU of ragged masks of size L by other libraries that compare run lengths, in turn with ours, several times.
+"""Time the IoU of ragged masks of size L, against other libraries that compare run lengths.
 
-The peers live in an environment of their own (``make .venv-coco/.installed``). A process there reads the strings of all
-1,534 questions; for each line that it receives, the name of a library, it answers the processor seconds and the sum of
-the IoUs, which must equal ours. pycocotools and libraries with its interface compare dictionaries.
+The peers are in a separate environment (``make .venv-coco/.installed``). A process there reads the run-length strings
+of all 1,534 questions. For each library name that it receives, it replies with the processor seconds and the sum of
+IoUs, which must equal the package's. pycocotools and libraries with the same interface compare dictionaries. Package
+and peers are measured alternately, several times.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import orjson
-import ragged  # the benchmark beside this one
+import ragged  # in this folder
 
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics.localization import mask_iou

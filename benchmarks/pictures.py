@@ -1,4 +1,4 @@
-"""Take the pictures of the README and the guides from the demo: its board, a case, and a figure of a report.
+"""Take screenshots of the demo for README and guides: the board, a case, and a figure of a report.
 
 reveal-leaderboard demo                                    # in another terminal
 python -m benchmarks.pictures demo-data http://127.0.0.1:7860
@@ -16,7 +16,7 @@ from tests.leaderboard.browser.browsing import running_browser
 
 ROOT = Path(__file__).parents[1]
 CASE = "/gallery?benchmark=chexlocalize&group=Airspace+Opacity&show=differ"
-"""Cases with an opacity that some systems hit and others miss."""
+"""Cases whose opacity is hit by some systems and missed by others."""
 RUNS = {"Phantom Net L": "phantom-net-l", "Phantom Net S": "phantom-net-s", "Phantom Chat": "phantom-chat",
         "Chance": "chance"}  # fmt: skip
 SETTLED = 1500
@@ -24,7 +24,7 @@ SETTLED = 1500
 
 
 def of_board(browser: Any, address: str) -> None:
-    """Take the first screen, to the end of its table."""
+    """Take a screenshot of the board, down to the end of its table."""
     page = browser.new_page(viewport={"width": 1280, "height": 968})
     page.goto(address)
     page.locator("#board tbody tr").first.wait_for()
@@ -34,7 +34,7 @@ def of_board(browser: Any, address: str) -> None:
 
 
 def of_case(browser: Any, address: str) -> None:
-    """Take one released case with every system's answer."""
+    """Take a screenshot of one released case with every system's answer."""
     page = browser.new_page(viewport={"width": 1200, "height": 760})
     page.goto(address + CASE)
     page.locator("#cards a").first.click()
@@ -44,7 +44,7 @@ def of_case(browser: Any, address: str) -> None:
 
 
 def of_report(browser: Any, demo: Path) -> None:
-    """Take the first figure of the demo's runs."""
+    """Save the first figure of the report on the demo's runs."""
     with tempfile.TemporaryDirectory() as name:
         runs = [f"{label}={demo / 'predictions' / run / 'released.jsonl'}" for label, run in RUNS.items()]
         command = [str(Path(sys.executable).with_name("reveal-bench")), "report", *runs]

@@ -1,13 +1,14 @@
-"""The whole ``reveal-bench score`` on ragged masks of size L, process start to printed table, and its parts.
+"""Time the whole ``reveal-bench score`` command on ragged masks of size L, and its parts.
 
-668 images of 2320 x 2828 pixels, 10 findings, 1,534 questions; a CheXlocalize file predicts a mask for every finding of
-every image, 6,680 in all, about 35 MB. All masks differ: each is the union of a few blobs whose upper and lower edges
-wander from column to column, as thresholded saliency maps do. References have the same outlines, with contours.
+Size L has 668 images of 2320 x 2828 pixels, 10 findings and 1,534 questions. A file in CheXlocalize's format predicts a
+mask for every finding of every image, 6,680 masks with about 35 MB in total. All masks differ. Each is the union of a
+few blobs with irregular upper and lower edges, like thresholded saliency maps. References have similar outlines, with
+contours.
 
-The peer decodes both masks of every question and takes their intersection over union, without reading any file; it is
-measured on every twentieth question and scaled. Ours lints the whole file and scores it.
+The peer decodes both masks of every question and computes their intersection over union, without reading files; it is
+measured on every twentieth question and scaled. The command lints and scores the whole file.
 
-Run by itself, ``python benchmarks/ragged.py FOLDER`` writes the case to FOLDER, or uses the existing one.
+Run alone, ``python benchmarks/ragged.py FOLDER`` writes dataset and predictions to FOLDER, or uses existing ones.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import orjson
-from goals import format_row  # the benchmark's files beside this one
+from goals import format_row  # in this folder
 from localization import HEIGHT, N_PAIRS, ROUNDS, STRIDE, WIDTH, cpu_seconds, frontal_image, peer_iou
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -34,13 +35,13 @@ from reveal_bench.masks import PackedMasks, Rle, pack_masks, union_masks
 from reveal_bench.metrics.localization import mask_iou
 
 N_IMAGES, N_PATIENTS = 668, 500
-EVERY_VERTEX = 4  # columns from one vertex of a contour to the next
+EVERY_VERTEX = 4  # number of columns between vertices of a contour
 
 Edges = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def blob(rng: np.random.Generator) -> tuple[int, Edges, Edges]:
-    """Return the first column of a wandering ellipse, and its upper and lower edge (not included) per column."""
+    """Return an irregular ellipse: its first column, and per column the upper edge and the (excluded) lower edge."""
     columns = int(rng.uniform(200, 1100))
     left = int(rng.uniform(100, WIDTH - 100 - columns))
     across = np.linspace(-1, 1, columns + 2)[1:-1]
@@ -68,7 +69,7 @@ def contour(left: int, top: Edges, bottom: Edges) -> tuple[tuple[float, float], 
 
 
 def ragged(rng: np.random.Generator) -> tuple[Rle, Polygons]:
-    """Return a mask of one to five blobs, and their contours."""
+    """Return a mask of one to five blobs, and the blobs' contours."""
     blobs = [blob(rng) for _ in range(rng.integers(1, 6))]
     ends = [blob_ends(*one) for one in blobs]
     offsets = np.cumsum([0, *map(len, ends)])
@@ -120,7 +121,7 @@ subprocess.run(command, check=True, capture_output=True)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 """
-"""The most memory of a child counts what its parent held when it was started: a small parent starts it."""
+"""A small process that starts the command, because a child's peak memory includes its parent's at the start."""
 
 
 def run(words: list[str]) -> tuple[float, float]:

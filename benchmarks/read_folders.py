@@ -1,8 +1,9 @@
-"""Read dataset folders whole in one way, and print a hash of the values of each: run by `readers.py`.
+"""Read whole dataset folders with one library, and print a hash of each folder's values, for `readers.py`.
 
     python read_folders.py pyarrow|polars|duckdb|pandas|plain|stream|parquet|columns FOLDER ...
 
-Runs in environments with old libraries and without this package: it imports only the library that reads, and Pillow.
+This script runs in environments with old libraries and without `reveal_bench`, so it only imports the library to test,
+and Pillow.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")
 
 
 def plain(value):
-    """Return a value as JSON: arrays and tuples are lists, pictures the hash of their bytes."""
+    """Return a value for JSON: arrays and tuples become lists, images the hash of their bytes."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -37,7 +38,7 @@ def plain(value):
 
 
 def decode(data):
-    """Decode a picture to its end."""
+    """Decode a whole image."""
     if data is not None:
         from PIL import Image
 
@@ -46,7 +47,7 @@ def decode(data):
 
 
 def tables(folder):
-    """Return {(config, split): files} of every table, also of the manifest, which no card lists."""
+    """Return {(config, split): files} of every table, including the manifest, which the card does not list."""
     paths_by_table = {}
     for path in sorted(glob.glob(os.path.join(folder, "*", "*.parquet"))):
         config, name = path.split(os.sep)[-2:]
@@ -90,7 +91,7 @@ def read_pandas(folder, config, split, files):
 
 
 def undecoded(dataset):
-    """Yield the rows with pictures as bytes."""
+    """Yield the rows, with images as bytes."""
     from datasets import Image
 
     def off(feature):
@@ -106,7 +107,7 @@ def undecoded(dataset):
 
     from datasets import Features
 
-    # Once as users get it, decoded; then as bytes, to compare the values
+    # Read the images decoded, as users do, then as bytes, to compare the values
     for _ in dataset:
         pass
     return dataset.cast(Features({name: off(feature) for name, feature in dataset.features.items()}))
@@ -133,7 +134,7 @@ def read_hub(streaming=False, select=False, by_files=False):
 
 
 def check_names(features, config):
-    """Check that codes still have their names."""
+    """Check that the codes of labels still have their names."""
     if config in ("localization", "detection", "multilabel") and "ClassLabel" not in str(features["labels"]):
         raise ValueError("the codes of `labels` have lost their names")
 

@@ -1,11 +1,11 @@
 """Simulate how often reader studies of equal modalities find a difference: ``python benchmarks/reader_studies.py``.
 
-Ratings are normal (Roe and Metz, Academic Radiology 4, 1997): the case, case x modality, case x reader and the rest
-have the variances 0.3, 0.3, 0.2 and 0.2. The distance between cases with and without the finding is 1.5 on average, and
-varies by 0.05 between readers and by 0.05 between a reader's modalities. Six readers, 120 cases, half of them with the
-finding, areas under ROC curves, readers and cases random. Prints, per design, the proportion of studies with p of at
-most 0.05, and how often the 95% interval of the difference covers 0. A system beside readers has the readers' average
-area.
+Ratings are normal (Roe and Metz, Academic Radiology 4, 1997). The variances of case, case x modality, case x reader and
+error are 0.3, 0.3, 0.2 and 0.2. The mean difference between cases with and without the finding is 1.5; it varies with
+variance 0.05 between readers and 0.05 between a reader's modalities. There are six readers and 120 cases, half of them
+with the finding. The figure of merit is the area under the ROC curve; readers and cases are random. For each design,
+the script prints the proportion of studies with p of at most 0.05, and how often the 95% interval of the difference
+covers 0. In designs with a system, its area equals the readers' average.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def ratings(rng: np.random.Generator, truth: npt.NDArray[np.int64], *, system: bool) -> FloatArray:
-    """Return ratings of two equal modalities (2, READERS, CASES); with a system, the first is its own."""
+    """Return ratings of two equal modalities (2, READERS, CASES); with a system, the first is the system's."""
 
     def normal(variance: float, *shape: int) -> FloatArray:
         return math.sqrt(variance) * rng.standard_normal(shape)
@@ -37,14 +37,14 @@ def ratings(rng: np.random.Generator, truth: npt.NDArray[np.int64], *, system: b
     case = normal(CASE, CASES) + normal(OF_MODALITY, 2, 1, CASES)
     distance = APART + normal(SKILL, 1, READERS, 1) + normal(INTERACTION, 2, READERS, 1)
     read = distance * truth + case + normal(OF_READER, 1, READERS, CASES) + normal(REST, 2, READERS, CASES)
-    if system:  # the area of the mean reader: a normal distance lowers the expected area as more noise would
+    if system:  # variation of the difference between readers lowers the expected area like additional noise
         own = APART * math.sqrt(2 / (2 + SKILL + INTERACTION))
         read[0] = own * truth + case[0] + normal(OF_READER + REST, 1, CASES)
     return read
 
 
 def unread(rng: np.random.Generator, truth: npt.NDArray[np.int64], design: str) -> BoolArray:
-    """Return a mask (READERS, CASES) of unread cases, equally among cases with and without the finding."""
+    """Return a mask (READERS, CASES) of unread cases, equally many with and without the finding."""
     if design in ("all read all", "a system beside"):
         return np.zeros((READERS, CASES), bool)
     if design == "pairs read 40 each":

@@ -1,11 +1,11 @@
-"""Find which libraries read a dataset folder, and if all read the same values.
+"""Find which libraries and versions read dataset folders, and whether all read the same values.
 
     python benchmarks/readers.py [--folders DIR] [--venvs DIR] [--only WORD]
 
-Builds a folder of every source and kind from phantom downloads (or takes those in `--folders`), makes a virtual
-environment for each reader from the package index (kept in `--venvs`), and lets each read every column of every table
-and decode every picture. A reader counts as reading a folder if its values have the same hash as with the newest
-pyarrow. Prints a Markdown table; exits with 1 if a reader fails.
+The script builds a folder of every source and kind from phantom downloads (or uses those in `--folders`), and a virtual
+environment for each library (kept in `--venvs`). Each library reads every column of every table and decodes every
+image. It passes on a folder if its values have the same hash as those of the newest pyarrow. The script prints a
+Markdown table, and exits with code 1 if a library fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READ = HERE / "read_folders.py"
 
 @dataclass(frozen=True)
 class Reader:
-    """Packages of a virtual environment, and the ways in which they read (see `read_folders.py`)."""
+    """Packages of a virtual environment, and the ways of reading to test (see `read_folders.py`)."""
 
     packages: str
     ways: tuple[str, ...]
@@ -44,7 +44,7 @@ class Reader:
 
 DATASETS = ("plain", "stream", "parquet", "columns")
 READERS = (
-    Reader("pyarrow==26.0.*", ("pyarrow",)),  # the first one: what the others are compared with
+    Reader("pyarrow==26.0.*", ("pyarrow",)),  # the first reader is the reference for all others
     Reader("pyarrow==25.0.*", ("pyarrow",)),
     Reader("pyarrow==22.0.*", ("pyarrow",)),
     Reader("pyarrow==20.0.*", ("pyarrow",)),
@@ -74,9 +74,9 @@ STYLES = {
     "siim-acr": ("--images 6", ""),
     "padchest-gr": ("--images 20 --long-side 160", ""),
 }
-"""Style of `reveal-bench phantom` -> options of `phantom` and of `build`."""
+"""Style of `reveal-bench phantom` -> (options of `phantom`, options of `build`)."""
 DETECTION = ("chestx-det", "vindr-cxr")
-"""Styles that are built as detection, too."""
+"""Styles that are also built as detection benchmarks."""
 OWN_FINDINGS = """\
 table: labels.csv
 study_key: {column: study, matches: file}
@@ -121,15 +121,16 @@ def build_phantom(root: Path, style: str, phantom: str, build: str) -> None:
 
 
 def build_download(folder: Path, style: str, build: str, program: Path = COMMAND, out: str = ".") -> None:
-    """Build the download in `folder`, into folders in its folder `out`."""
+    """Build the download in `folder` into its subfolder `out`."""
     run(f"build download --out {out}/data --holdout {out}/private --seed 7 {build}", folder, program)
     if style in DETECTION:
-        options = f"{build.replace('--holdout-split train', '')} --accept-overlap {style}"  # its benchmark's name, too
+        # The style is also the benchmark's name
+        options = f"{build.replace('--holdout-split train', '')} --accept-overlap {style}"
         run(f"build download --task detection --out {out}/detection {options}", folder, program)
 
 
 def build_own(folder: Path, mapping: str) -> None:
-    """Build a folder of twelve grey pictures with a table of labels and one of boxes."""
+    """Write twelve grey images with tables of labels and boxes, and build dataset folders of them."""
     download = folder / "download"
     download.mkdir(parents=True)
     grey = np.random.default_rng(0).integers(0, 255, (12, 48, 64), np.uint8)
@@ -180,7 +181,7 @@ def read(python: Path, way: str, folders: list[Path]) -> Iterator[dict[str, str]
 
 
 def table(root: Path, venvs: Path, only: str) -> int:
-    """Print the table; return 1 if something was not read."""
+    """Print the table; return 1 if a library failed on a folder."""
     folders = dataset_folders(root)
     expected: dict[str, str] = {}
     n_failed = 0
@@ -208,10 +209,14 @@ def table(root: Path, venvs: Path, only: str) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Which libraries read a dataset folder.")
-    parser.add_argument("--folders", type=Path, help="folder that has dataset folders somewhere in it")
-    parser.add_argument("--venvs", type=Path, default=HERE.parent / ".venv-readers", help="where environments are kept")
-    parser.add_argument("--only", default="", help="readers whose packages contain this text, and the first one")
+    parser = argparse.ArgumentParser(description="Find which libraries read dataset folders.")
+    parser.add_argument("--folders", type=Path, help="folder that contains dataset folders at any depth")
+    parser.add_argument(
+        "--venvs", type=Path, default=HERE.parent / ".venv-readers", help="folder of the virtual environments"
+    )
+    parser.add_argument(
+        "--only", default="", help="only the first reader, and readers whose package names contain this text"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = (args.folders or Path(folder)).resolve()

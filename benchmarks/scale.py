@@ -1,13 +1,13 @@
-"""Build 10,000 studies by the process pool and by tasks of datatrove, with one worker killed, to equal bytes.
+"""Build 10,000 studies by the process pool and by datatrove tasks, kill one worker, and check that the bytes are equal.
 
     python benchmarks/scale.py [--studies 10000] [--workers 4] [--long-side 128] [--task-size 256] [--download FOLDER]
 
 A phantom of DICOM studies (REVEAL-CXR's layout) is drawn once and built three times, each in a separate process: by the
-pool; by tasks, of which one is killed with SIGKILL while it is at work; and by the same command again, which finds
-everything done. Then the folder is checked by the pool and by tasks. It prints, and writes to ``scale.json`` beside
-this file, seconds, studies per second and processor-seconds of each, memory of the largest process, written bytes, and
-how often each task was started. Finally 10,000 and 100,000 studies without pictures are built by tasks: this is the
-leading process's time per study, whatever the number of machines.
+pool; by tasks, one of which is killed with SIGKILL while running; and by repeating the second command, which finds
+everything done. Then the folder is validated by the pool and by tasks. The script prints, and writes to ``scale.json``
+in this folder, the seconds, studies per second and processor seconds of each run, the memory of the largest process,
+written bytes, and how often each task was started. Finally, 10,000 and 100,000 studies without images are built by
+tasks, to measure the main process's time per study, which does not depend on the number of machines.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def size_mb(folder: Path) -> float:
 
 
 class Killer:
-    """Kills the process of the first task that starts when half of the tasks are done."""
+    """Kill the process of the first task that starts once half of the tasks are done."""
 
     def __init__(self, storage: Path, n_tasks: int) -> None:
         self.stage, self.n_tasks, self.killed, self.is_over = storage / "rows-test", n_tasks, "", Event()
@@ -72,13 +72,13 @@ class Killer:
             done = {path.stem for path in (self.stage / "done").glob("*.json")}
             at_work = [path.name for path in (self.stage / "starts").glob("*") if path.name[:5] not in done]
             if len(done) >= self.n_tasks // 2 and at_work:
-                time.sleep(0.5)  # in the middle of its studies
+                time.sleep(0.5)  # let the task process some of its studies
                 process = at_work[0].split("-")[-2]
                 os.kill(int(process), signal.SIGKILL)
                 began = [path.name.split("-") for path in (self.stage / "starts").glob(f"*-{process}-*")]
                 self.killed = max(began, key=lambda parts: int(parts[-1]))[
                     0
-                ]  # it may already have been at the next one
+                ]  # the process may already have started its next task
 
 
 def measure(options: argparse.Namespace, root: Path) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def measure(options: argparse.Namespace, root: Path) -> dict[str, Any]:
 
 
 def rows_alone(n: int) -> dict[str, float]:
-    """Build studies without pictures by tasks in a separate process: this cost grows with their number."""
+    """Build studies without images by tasks, in a separate process, to measure the cost per study."""
     start = time.perf_counter()
     process = subprocess.Popen([sys.executable, __file__, "--rows-alone", str(n)], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--task-size", type=int, default=256)
     parser.add_argument("--long-side", type=int, default=128)
-    parser.add_argument("--download", type=Path, help="a phantom of that many studies that is there")
+    parser.add_argument("--download", type=Path, help="existing phantom download with this many studies")
     parser.add_argument("--rows-alone", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rows_alone is not None:

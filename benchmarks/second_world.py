@@ -1,22 +1,22 @@
-"""A second generator of simulated worlds for `calibration.py`, written without knowledge of the methods that it judges.
+"""Second generator of simulated worlds for `calibration.py`, written without knowledge of the methods under test.
 
-It imitates how a benchmark of chest radiographs comes about, instead of drawing sensitivities:
+It simulates how a benchmark of chest radiographs is made, instead of drawing sensitivities:
 
-* Patients have five disease processes with skewed (gamma) intensities; inpatients have more of them, more images and
-  worse images. So labels correlate, and the number of images depends on the disease.
-* A finding has a continuous severity: loadings on the processes, a lasting part of the patient, a part of the image.
-* Three readers see the severity with noise, and one strictness each per patient. Two of three make the reference label,
-  so labels of subtle cases are noisy.
-* A system sees the severity with noise that grows in poor images: one part is the same for all systems (hard cases),
-  one belongs to the patient, one to the image. It also mistakes sick patients for positive. Its score is an
-  overconfident logistic transform, rounded to a few digits. A call is a score of 0.5 or more, even if another
+* Patients have five disease processes with skewed (gamma) intensities. Inpatients have stronger processes, more images
+  and worse images. Labels are therefore correlated, and the number of images depends on disease.
+* A finding has a continuous severity, the sum of loadings on the processes, a patient effect and an image effect.
+* Three readers see the severity with noise, and with a strictness that varies by reader and patient. The reference
+  label is the majority of the readers, so labels of subtle cases are noisy.
+* A system sees the severity with noise, which is larger in poor images. The noise has a part common to all systems
+  (difficult cases), a patient effect and an image effect. Systems also tend to call sick patients positive. Scores are
+  an overconfident logistic transform, rounded to a few digits. A call is a score of 0.5 or more, even if another
   threshold would be better.
-* Hits and IoU depend on the size of the lesion, on the system, and on difficulty that all systems share. An IoU is 0
-  for a lost lesion, else beta distributed.
+* Hits and IoU depend on the size of the lesion, on the system, and on a difficulty common to all systems. The IoU of a
+  missed lesion is 0; other IoUs have a beta distribution.
 
-Severities are in units of about one standard deviation of the part that belongs to one finding. Values of the whole
-population come from one simulation of at least 2,000,000 images. Findings and their proportions follow REVEAL-CXR (12
-findings of 80% to 2%, 80% to 89% inpatients) and the hit rates of CheXlocalize (0.3 for lesions, 0.9 for cardiomegaly).
+The unit of severity is about one standard deviation of the part that is specific to a finding. True values come from
+one simulation of at least 2,000,000 images. Prevalences follow REVEAL-CXR (12 findings of 80% to 2%, 80% to 89%
+inpatients), hit rates follow CheXlocalize (0.3 for lesions, 0.9 for cardiomegaly).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from calibration_worlds import Array, System, Trial  # the file beside this one
+from calibration_worlds import Array, System, Trial  # in this folder
 
 _SEED = 20_261_127
 _PILOT_PATIENTS = 40_000
 _POPULATION_IMAGES = 2_000_000
 _MOST_IMAGES = 40
 _SHARED, _OF_PATIENT, _OF_IMAGE = np.sqrt(np.array([0.3, 0.2, 0.5], np.float32))
-"""Parts of a system's noise: the same for all systems, of the system in the patient, of the system in the image."""
+"""Proportions of a system's noise: common to all systems, per patient, and per image."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Finding:
     """One finding's nature.
 
     `loadings` on heart failure, infection, chronic lung disease, tumour and age; `lasting`, the proportion of the
-    remaining variance of severity that a patient's images share; `ease` of localization, a logit.
+    remaining variance of severity that is common to a patient's images; `ease` of localization, a logit.
     """
 
     loadings: tuple[float, float, float, float, float]
@@ -68,13 +68,13 @@ REVEAL = (0.80, 0.55, 0.48, 0.32, 0.14, 0.11, 0.09, 0.07, 0.06, 0.045, 0.035, 0.
 RARE = (0.15, 0.12, 0.10, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03, 0.025, 0.02, 0.015)
 SIX = (0.50, 0.40, 0.30, 0.22, 0.15, 0.10)
 _LEANING = (1.05, 0.8, 1.3, 0.6, 1.6, 0.7, 0.5, 1.2, 0.5, 1.9, 0.8, 0.4)
-"""Calls per positive image at the common threshold 0.5: models over-call some findings and under-call others."""
+"""Number of calls per positive image at the threshold 0.5: systems over-call some findings and under-call others."""
 
 
 @dataclass(frozen=True)
 class _Images:
-    """Radiographs: `patients` (n_images,); `vigour`, the image's evidence per finding, and `present` (n_images, k);
-    `murk`, the image's factor on noise, and `sickness` of its patient (n_images, 1).
+    """Radiographs: `patients` (n_images,); `vigour`, the evidence per finding, and `present`, both (n_images, k);
+    `murk`, the image's factor on noise, and `sickness` of the patient, both (n_images, 1).
     """
 
     patients: Array
@@ -86,13 +86,13 @@ class _Images:
 
 @dataclass(frozen=True)
 class SecondWorld:
-    """One population of patients and the systems that read their radiographs.
+    """A population of patients, and the systems that read their radiographs.
 
     `noise` of systems, and optionally `factors` on it per finding; `gap` in severity between absent and subtle
-    findings; `readers`: noise of a reader; `stays`: mean and standard deviation of the log of an outpatient's further
-    images; `digits` of scores; `is_tuned`: as many calls as positive images, else :data:`_LEANING`; `place`: skill at
-    localization, a logit; `loss`: how much more noise system 0 has; `is_chance`: scores ignore the image; `dead`: the
-    finding whose score is always 0.
+    findings; `readers`: noise of a reader; `stays`: mean and standard deviation of the log number of an outpatient's
+    additional images; `digits` of scores; `is_tuned`: as many calls as positive images, otherwise :data:`_LEANING`;
+    `place`: localization skill, a logit; `loss`: additional noise of system 0; `is_chance`: scores ignore the image;
+    `dead`: the finding whose score is always 0.
     """
 
     name: str
@@ -111,7 +111,7 @@ class SecondWorld:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Names of the findings, one for each prevalence."""
+        """Names of the findings, with their prevalences."""
         return tuple(NATURE)[: len(self.prevalence)]
 
     def draw(self, n_patients: int, n_trials: int, n_systems: int, rng: np.random.Generator) -> Iterator[Trial]:
@@ -119,7 +119,7 @@ class SecondWorld:
         images = _radiographs(self, n_patients * n_trials, rng, _thresholds(self))
         shared = _normals(rng, *images.present.shape) * _SHARED
         size = _by_patient(images, rng, 0.8) + _normals(rng, *images.present.shape) * 0.6 + 0.3 * images.vigour
-        size -= 0.5 * _normals(rng, *images.present.shape) + 0.3 * (images.murk - 1)  # as hard for all systems
+        size -= 0.5 * _normals(rng, *images.present.shape) + 0.3 * (images.murk - 1)  # difficulty common to all systems
         systems = [self._system(images, shared, size, i, rng) for i in range(n_systems)]
         ends = np.searchsorted(images.patients, np.arange(n_trials + 1) * n_patients)
         for i, (start, end) in enumerate(pairwise(ends)):
@@ -151,14 +151,14 @@ def _normals(rng: np.random.Generator, *shape: int) -> Array:
 
 
 def _by_patient(images: _Images, rng: np.random.Generator, scale: float) -> Array:
-    """Return normal values that all images of a patient share, one for each finding."""
+    """Return normal values per finding that are equal in all images of a patient."""
     return _normals(rng, int(images.patients[-1]) + 1, images.present.shape[1])[images.patients] * np.float32(scale)
 
 
 def _radiographs(
     world: SecondWorld, n_patients: int, rng: np.random.Generator, thresholds: Array | None = None
 ) -> _Images:
-    """Draw radiographs; without thresholds, `vigour` is the severity and `present` False."""
+    """Draw radiographs; without thresholds, `vigour` is the severity and `present` is False."""
     natures = [NATURE[name] for name in world.findings]
     loadings = np.array([nature.loadings for nature in natures], np.float32).T
     lasting = np.array([nature.lasting for nature in natures], np.float32)
@@ -186,20 +186,20 @@ def _radiographs(
 
 
 def _evidence(world: SecondWorld, images: _Images, shared: Array, rng: np.random.Generator, *, is_worse: bool) -> Array:
-    """Return what a system sees of each finding, on a scale where more is more likely present."""
+    """Return a system's evidence for each finding; higher values mean that the finding is more probable."""
     noise: Array = shared + _by_patient(images, rng, _OF_PATIENT) + _OF_IMAGE * _normals(rng, *shared.shape)
     if world.is_chance:
         return noise
     factors = np.array(world.factors or (1.0,) * shared.shape[1], np.float32)
     scale = np.float32(world.noise * (1 + world.loss * is_worse)) * factors
-    seen: Array = 3 * np.tanh(images.vigour / 3)  # beyond 3, a finding becomes no more obvious
+    seen: Array = 3 * np.tanh(images.vigour / 3)  # above 3, a finding does not become more obvious
     return seen + scale * (images.murk * noise + np.float32(0.3) * images.sickness)
 
 
 def _localizations(
     world: SecondWorld, images: _Images, size: Array, place: float, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Return hits and IoU of a system, NaN where a finding is absent."""
+    """Return a system's hits and IoU, NaN if a finding is absent."""
     image, finding = np.nonzero(images.present)
     ease = np.array([NATURE[name].ease for name in world.findings])[finding] + place
     own = ease + size[image, finding] + _by_patient(images, rng, 0.6)[image, finding]
@@ -215,7 +215,7 @@ def _localizations(
 
 @cache
 def _thresholds(world: SecondWorld) -> Array:
-    """Return the severity from which each finding is present to an ideal reader: its prevalence gives it."""
+    """Return the severity at which an ideal reader calls each finding present, derived from its prevalence."""
     pilot = _radiographs(world, _PILOT_PATIENTS, np.random.default_rng(_SEED))
     quantiles = 1 - np.array(world.prevalence)
     return np.array([np.quantile(pilot.vigour[:, j], q) for j, q in enumerate(quantiles)], np.float32)
@@ -223,7 +223,7 @@ def _thresholds(world: SecondWorld) -> Array:
 
 @cache
 def _offsets(world: SecondWorld, *, is_worse: bool) -> Array:
-    """Return the evidence that each finding's score of 0.5 stands for: the number of calls gives it."""
+    """Return the evidence that corresponds to a score of 0.5 for each finding, derived from the number of calls."""
     rng = np.random.default_rng(_SEED + 1)
     pilot = _radiographs(world, _PILOT_PATIENTS, rng, _thresholds(world))
     shared = _normals(rng, *pilot.present.shape) * _SHARED
@@ -235,14 +235,15 @@ def _offsets(world: SecondWorld, *, is_worse: bool) -> Array:
 
 @cache
 def population(world: SecondWorld, n_images: int = _POPULATION_IMAGES) -> dict[str, Array]:
-    """Return metric -> value of system 0 and of any other system, (2, n_findings), from at least `n_images` images.
+    """Return metric -> true values (2, n_findings) of system 0 and of the other systems, from at least `n_images`
+    images.
 
-    The two systems of a world without a loss are pooled and have the same values. Undefined values are NaN.
+    In a world without `loss`, both systems are pooled and have the same values. Undefined values are NaN.
     """
     rng = np.random.default_rng(_SEED + 2)
     k, levels = len(world.findings), 10**world.digits + 1
-    counts = np.zeros((2, 2, k, levels))  # system, absent or present, finding, score
-    located = np.zeros((2, 2, k))  # system, hits or IoU, finding
+    counts = np.zeros((2, 2, k, levels))  # axes: system, absent or present, finding, score
+    located = np.zeros((2, 2, k))  # axes: system, hits or IoU, finding
     n_drawn = 0
     while n_drawn < n_images:
         for trial in world.draw(10_000, 1, 2, rng):
@@ -261,10 +262,10 @@ def population(world: SecondWorld, n_images: int = _POPULATION_IMAGES) -> dict[s
 
 
 def values_of_counts(present: Array, absent: Array) -> dict[str, Array]:
-    """Return the metrics of numbers of images per score, each (..., n_scores) with scores rising evenly from 0 to 1.
+    """Return the metrics from numbers of images per score (..., n_scores), for scores rising evenly from 0 to 1.
 
-    Calls are scores of 0.5 or more. AUROC counts ties half; average precision is the mean, over present images, of the
-    precision among all images that score at least as high. Undefined values are NaN.
+    Calls are scores of 0.5 or more. AUROC counts ties as half. Average precision is the mean over positive images of
+    the precision among all images with at least the same score. Undefined values are NaN.
     """
     half = (present.shape[-1] - 1) // 2
     tp, fp = (x[..., half:].sum(axis=-1) for x in (present, absent))
@@ -304,4 +305,4 @@ SECOND_WORLDS = (
     SecondWorld("second-six", SIX, noise=1.0, gap=0.2, place=0.3),
     SecondWorld("second-rare", RARE, noise=1.0, gap=0.3, place=0.3),
 )
-"""Two systems of one world are equal in skill, except in ``second-worse``."""
+"""All systems of a world have equal skill, except in ``second-worse``."""

@@ -40,7 +40,8 @@ class Confidence(TablesResult):
 
     Attributes
     ----------
-    scored : the scored predictions judged : all results
+    scored : the scored predictions
+    judged : all results
     n_bins, binning : number and kind of bins of the reliability diagram
     """
 
@@ -162,7 +163,7 @@ def confidence(
     ----------
     predictions, bench, split, allow_missing, name : as in :func:`lint`
     thresholds : for findings, probability at or above which a label counts as predicted: one number, or one per label
-        n_bins : number of bins of probabilities, at most 100
+    n_bins : number of bins of probabilities, at most 100
     binning : "width" for bins of equal width, or "count" for bins with numbers of cases as equal as possible
 
     Raises

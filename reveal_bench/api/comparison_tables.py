@@ -26,8 +26,9 @@ class Comparisons(TableResult):
     Attributes
     ----------
     a, b : names of the systems
-    scored_a, scored_b : the scored predictions comparisons : all differences, with intervals and p relative : True if
-        values are relative decreases from B, (B - A) / B, instead of differences A - B
+    scored_a, scored_b : the scored predictions
+    comparisons : all differences, with intervals and p
+    relative : True if values are relative decreases from B, (B - A) / B, instead of differences A - B
     resampling : number of replicates, unit and seed
     compat : name of the published code whose relative decreases are computed; None for this package's own method
     """
@@ -119,9 +120,11 @@ class Ranking(TableResult):
 
     Attributes
     ----------
-    ranked : each system's score, rank and tier scored : name -> scored predictions, also of systems without `metric`
+    ranked : each system's score, rank and tier
+    scored : name -> scored predictions, also of systems without `metric`
     metric : metric of the ranks
-    left_out : names of systems without `metric` resampling : number of replicates, unit and seed
+    left_out : names of systems without `metric`
+    resampling : number of replicates, unit and seed
     by_group : group of findings -> ranking by the group's macro; empty without groups
     """
 

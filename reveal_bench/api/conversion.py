@@ -29,7 +29,8 @@ class Conversion(TableResult):
     Attributes
     ----------
     lines : lines of a prediction file
-    notes : sentences on the meaning given to columns, and on omitted rows bench : the split that the predictions answer
+    notes : sentences on the meaning given to columns, and on omitted rows
+    bench : the split that the predictions answer
     """
 
     lines: tuple[dict[str, Any], ...]

@@ -45,8 +45,8 @@ def saliency(
     ----------
     maps : folder of maps, see :mod:`reveal_bench.saliency_maps.maps`; a list of files; or (image, finding) -> a file,
         an array, or a tuple (array, probability). The maps of several folders are averaged
-    bench, split : split with the questions to answer out : prediction file to write (JSONL), with a record of all
-        options next to it
+    bench, split : split with the questions to answer
+    out : prediction file to write (JSONL), with a record of all options next to it
     threshold : "otsu"; a number in [0, 1), above which a pixel is in the mask; one number per finding; or the result of
         :func:`tune_saliency`. None gives only points; single findings may have None, also if tuning found no threshold
     fill : fill contours of masks at Otsu's threshold, as published

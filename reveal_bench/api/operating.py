@@ -125,8 +125,8 @@ class OperatingPoints(TableResult):
 
     Attributes
     ----------
-    scored : the scored predictions criterion : rule that chose the thresholds on the same cases; None for prespecified
-        thresholds
+    scored : the scored predictions
+    criterion : rule that chose the thresholds on the same cases; None for prespecified thresholds
     points : the macro, then every finding
     resampling : number of replicates, unit and seed
     """
@@ -237,8 +237,8 @@ def tune_thresholds(
 
     Parameters
     ----------
-    predictions, bench, split, name : as in :func:`lint`; `split` is for tuning and must not be scored later metric :
-        "f1", "youden" or "cohen_kappa": the threshold with the highest value
+    predictions, bench, split, name : as in :func:`lint`; `split` is for tuning and must not be scored later
+    metric : "f1", "youden" or "cohen_kappa": the threshold with the highest value
     sensitivity : the threshold with the highest specificity among those with at least this sensitivity
     specificity : the threshold with the highest sensitivity among those with at least this specificity
     ppv : the threshold with the highest sensitivity among those with at least this positive predictive value

@@ -59,9 +59,9 @@ def report(
     bench : dataset that the runs answered
     out : folder for `report.html` and its files; for a dataset also the HTML file itself, by default
         ``<folder>-report.html``
-    split : split with references; by default all splits of a dataset, or the runs' split human : prediction file of
-        benchmark readers, for a report that compares one prediction file with the readers (paper 002); further options
-        are `missing`, `n_resamples` and `seed`
+    split : split with references; by default all splits of a dataset, or the runs' split
+    human : prediction file of benchmark readers, for a report that compares one prediction file with the readers (paper
+        002); further options are `missing`, `n_resamples` and `seed`
     saliency : True if `runs` are folders of heat maps, for the report of paper 002: the first folder is compared with
         `human` (by default, with the dataset's readers), and one table shows all folders. Further options are
         `tune_split` and `n_processes`

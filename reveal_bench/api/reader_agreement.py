@@ -79,8 +79,8 @@ class Agreement(TableResult):
         Empty for metrics of all readers together
     together : agreement of all readers; with findings, the macro and each finding. Empty for metrics of pairs
     metric : name of the metric in `value`
-    categories : all possible ratings, in order if they are ordered n_cases, n_patients : numbers of cases and patients
-        rated by at least one reader
+    categories : all possible ratings, in order if they are ordered
+    n_cases, n_patients : numbers of cases and patients rated by at least one reader
     """
 
     pairs: tuple[PairAgreement, ...]

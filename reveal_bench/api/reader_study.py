@@ -33,10 +33,11 @@ class ReaderStudyResult(TableResult):
 
     Attributes
     ----------
-    analysis : variance components, F test, means and differences merit : the figure of merit
+    analysis : variance components, F test, means and differences
+    merit : the figure of merit
     n_cases, n_patients : numbers of cases and patients read by every reader
-    margin : largest acceptable loss of the first modality against the second; None if not tested system : name of the
-        system compared with the readers, if any
+    margin : largest acceptable loss of the first modality against the second; None if not tested
+    system : name of the system compared with the readers, if any
     n_read : smallest and largest number of cases that a reader read
     """
 
@@ -161,7 +162,7 @@ def readers(
     system : a reader to compare with all others, such as a model that read the same cases
     partly_crossed : allow readers with different cases; each reader must have read the same cases with every modality
     readers_are, cases_are : "random" to generalise to similar readers or cases, "fixed" to conclude only about these
-        margin : largest acceptable loss of the first modality against the second; differences then get a verdict on
+    margin : largest acceptable loss of the first modality against the second; differences then get a verdict on
         non-inferiority
 
     Raises
@@ -269,8 +270,8 @@ def plan_readers(
     pilot : a table of readings as for :func:`~reveal_bench.api.reader_study.readers`, its result, the `components` of
         that result, or assumed components: a mapping with "variance", "cov_1", "cov_2", "cov_3", "interaction" and
         "n_cases"
-    difference : true difference to show; by default 0 if `margin` is given margin : show non-inferiority with this
-        margin instead of a difference
+    difference : true difference to show; by default 0 if `margin` is given
+    margin : show non-inferiority with this margin instead of a difference
     n_readers : one number or several
     n_cases : numbers of cases for which power is computed; by default, the smallest sufficient number is computed
     power : power to reach, 0.8 by default; must not be given with `n_cases`

@@ -274,8 +274,9 @@ class BesidePublished(TableResult):
 
     Attributes
     ----------
-    tables : metric -> the system's row, then the published rows part : the split that the system answered protocols :
-        methods of the papers
+    tables : metric -> the system's row, then the published rows
+    part : the split that the system answered
+    protocols : methods of the papers
     """
 
     tables: Mapping[str, Sequence[ReferenceValue]]

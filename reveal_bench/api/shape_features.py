@@ -46,9 +46,10 @@ class Shapes(TablesResult):
     ----------
     bench : the split of the references
     shapes : one shape per image and finding
-    findings : in the order of the tables slopes : regressions of the model's outcomes on shape features; empty without
-        a model assurances : slopes and correlations of the model's outcomes with its confidence; empty without scores
-        how : description of the slopes' outcomes and features
+    findings : in the order of the tables
+    slopes : regressions of the model's outcomes on shape features; empty without a model
+    assurances : slopes and correlations of the model's outcomes with its confidence; empty without scores
+    how : description of the slopes' outcomes and features
     """
 
     bench: Bench

@@ -1,4 +1,4 @@
-"""Shared parts of the commands: arguments and options, tables, progress and refusals."""
+"""Common arguments and options of commands, and functions that print tables, progress and errors."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from reveal_bench.models.run_folder import RunSummary
     from reveal_bench.predictions.report import LintProblem
 
-_UNBOUNDED = 10_000  # columns of a table that is not cut to a terminal
+_UNBOUNDED = 10_000  # width, in characters, of tables that need not fit the terminal
 
-Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(help="Dataset folder that `build` wrote.", show_default=False)]
 PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
 Split = Annotated[
-    str | None, typer.Option(help="Split of the folder; by default the run's own, `released`, or the only one.")
+    str | None, typer.Option(help="Split of the folder; by default the run's, `released` or the only split.")
 ]
 Findings = Annotated[
     str | None, typer.Option(help="Ask only these findings or groups of findings, separated by commas.")
@@ -44,19 +44,19 @@ Findings = Annotated[
 Subset = Annotated[Path | None, typer.Option(help="Ask only the images, studies or tasks whose ids are in this file.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
-Metadata = Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 without it.")]
+Metadata = Annotated[Path | None, typer.Option(help="submission.json with `thresholds` to apply; without it, 0.5.")]
 Missing = Annotated[
     str | None,
-    typer.Option(help="Allow unanswered questions: as a miss, or as an empty mask (undefined in mIoU)."),
+    typer.Option(help="Count unanswered questions as a miss, or as an empty mask (undefined in mIoU)."),
 ]
-GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
+GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; by default the folder's.")]
 Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
 ResamplingUnit = Annotated[
-    str, typer.Option(help="Unit to resample: patient, or the benchmark's image, study or task.")
+    str, typer.Option(help="Resampled unit: patient, or the benchmark's unit (image, study or task).")
 ]
 Ratings = Annotated[
     Path | None,
-    typer.Option(help="Table of readers' ratings, for a benchmark of tasks; models are named like the files."),
+    typer.Option(help="Table of readers' ratings, for task benchmarks; models have the names of the files."),
 ]
 Endpoint = Annotated[
     str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
@@ -64,21 +64,21 @@ Endpoint = Annotated[
 OutputFormat = Literal["text", "csv", "markdown", "latex", "json"]
 Format = Annotated[
     OutputFormat | None,
-    typer.Option("--format", help="Format of the tables; text by default. CSV and JSON hold unrounded fractions."),
+    typer.Option("--format", help="Format of the tables; text by default. CSV and JSON have unrounded fractions."),
 ]
 FindingGroups = Annotated[
     list[str] | None,
     typer.Option(
         "--finding-groups",
-        help="Also give macros of groups of findings: prevalence (head, medium, tail), NAME=FINDING,FINDING "
-        "(repeatable) or a JSON file; the folder's own by default.",
+        help="Also print macro means of groups of findings: prevalence (head, medium, tail), NAME=FINDING,FINDING "
+        "(repeatable) or a JSON file; by default the folder's groups.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Show every metric, even on a narrow terminal.")]
-PriceIn = Annotated[str | None, typer.Option(help="Price per million input tokens, for the cost.")]
-PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, for the cost.")]
-PriceCached = Annotated[str | None, typer.Option(help="Price per million cached input tokens, for the cost.")]
+PriceIn = Annotated[str | None, typer.Option(help="Price per million input tokens, to compute the cost.")]
+PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, to compute the cost.")]
+PriceCached = Annotated[str | None, typer.Option(help="Price per million cached input tokens, to compute the cost.")]
 
 _NO_INTERVAL = (
     "no interval if too few patients support a score, if they have very unequal numbers of images, or if it would be "
@@ -87,7 +87,7 @@ _NO_INTERVAL = (
 
 
 def write_tables(result: TablesResult | Comparisons, out: Path | None) -> None:
-    """Write the tables and figures of a result into a folder, if one was given, and say so."""
+    """Write the tables and figures of a result into a folder, if given, and print the paths."""
     for path in () if out is None else result.write(out):
         typer.echo(f"wrote {path}", err=True)
 
@@ -121,7 +121,7 @@ def asked_part(
 
 
 def format_of(form: OutputFormat | None, as_json: bool) -> OutputFormat:
-    """Return the format that ``--format`` and its short form ``--json`` ask for.
+    """Return the format selected by ``--format`` or its short form ``--json``.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def format_of(form: OutputFormat | None, as_json: bool) -> OutputFormat:
 
 
 def printed_as(result: TableResult, form: OutputFormat) -> bool:
-    """Print a result as CSV, Markdown or LaTeX; return False for text and JSON, which each command prints itself."""
+    """Print a result as CSV, Markdown or LaTeX; return False for text and JSON, which commands print themselves."""
     writers = {"csv": result.to_csv, "markdown": result.to_markdown, "latex": result.to_latex}
     if form not in writers:
         return False
@@ -150,9 +150,10 @@ def print_scores(
     positives: Mapping[str, int] | None = None,
     wide: bool = False,
 ) -> None:
-    """Print scores with their intervals: findings down, metrics across; then scores without findings, and strata.
+    """Print scores with intervals, findings as rows and metrics as columns; then pooled scores, and strata.
 
-    A metric whose column repeats another's is left out, unless all its cells are equal, as for a perfect detector.
+    A metric is omitted if its column equals that of an earlier metric, unless all cells of the column are equal, as for
+    a perfect detector.
     """
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
@@ -162,7 +163,7 @@ def print_scores(
     by_finding = [e for e in estimates if e.finding != POOLED]
     held = positives or {}
     by_finding = [replace(e, n=e.n_rows) if e.finding in held else e for e in by_finding]
-    first = (by_finding or estimates)[0].metric  # a kind may have only scores over all its cases
+    first = (by_finding or estimates)[0].metric  # some kinds only have pooled scores
     n = {e.finding: e.n for e in by_finding if e.metric == first}
     alike = {metric: own for metric in {e.metric for e in by_finding}
              if (own := _other_n(by_finding, metric, n))}  # fmt: skip
@@ -182,7 +183,7 @@ def print_scores(
 
 
 def print_group_macros(macros: Mapping[str, Sequence[Estimate]], *, wide: bool = False) -> None:
-    """Print macros over groups of findings: groups down, metrics across."""
+    """Print macros over groups of findings, groups as rows and metrics as columns."""
     from reveal_bench.metrics.scales import estimate_text, groups_text
 
     if not macros:
@@ -196,7 +197,7 @@ def print_group_macros(macros: Mapping[str, Sequence[Estimate]], *, wide: bool =
 
 
 def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
-    """Return a metric's number of cases if all findings have the same number and it differs from the table's."""
+    """Return a metric's number of cases if it is equal for all findings and differs from the table's `n`."""
     from reveal_bench.metrics.bootstrap import MACRO
 
     own = {e.finding: e.n for e in estimates if e.metric == metric and e.finding != MACRO}
@@ -204,7 +205,7 @@ def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -
 
 
 def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]]) -> None:
-    """Print the scores over all labels, and the macro of the first metric in every stratum."""
+    """Print pooled scores over all labels, and the first metric's macro in every stratum."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.scales import estimate_text, groups_text
@@ -213,7 +214,8 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     for name, part in strata.items():
         macros = [e for e in part if e.finding == MACRO]
         macro = macros[0]
-        sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]  # scores over all of its cases
+        # Scores pooled over all cases of the stratum
+        sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]
         n = str(max(sizes)) if sizes else groups_text(macro.metric, macro.n)
         score = estimate_text(macro.metric, macro.value, macro.low, macro.high)
         rows.append((f"{METRICS[macro.metric].title}, macro; {name}", score, n))
@@ -225,7 +227,7 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
 
 
 def print_released(document: dict[str, Any]) -> None:
-    """Print the scores that a leaderboard released for a submission, in the form of :func:`print_scores`."""
+    """Print the scores that a leaderboard released for a submission, in the layout of :func:`print_scores`."""
     from reveal_bench.metrics.scales import estimate_text
 
     figures = document["score"]["figures"]
@@ -235,7 +237,7 @@ def print_released(document: dict[str, Any]) -> None:
         numbers = figure["value"], figure["low"], figure["high"]
         cells[figure["finding"], figure["metric"]] = estimate_text(figure["metric"], *numbers, decimals=0)
         counts.setdefault(figure["finding"], figure["n"])
-    # Findings in the benchmark's order, after the averages: some may have a score only in a later metric
+    # Order findings as in the benchmark, after the averages, because the first metric may lack some findings
     places = {finding: i for i, finding in enumerate(document["score"]["shown"])}
     counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
     caption = f"submission {document['id']}: released figures, percent with 95% intervals"
@@ -252,9 +254,9 @@ def _print_grid(
     head: str = "finding",
     wide: bool = False,
 ) -> None:
-    """Print cells, whose keys are (finding, metric), with as many metrics as fit on the terminal, unless `wide`.
+    """Print a table of cells with keys (finding, metric); omit metrics that do not fit on the terminal, unless `wide`.
 
-    `others` has the numbers of cases of metrics that differ from `counts`.
+    `others` maps metrics to their number of cases if it differs from `counts`.
     """
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
@@ -270,7 +272,8 @@ def _print_grid(
         if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
     ]
     fitting = metrics if wide else _that_fit(width, counts, distinct, columns, heads)
-    if len(fitting) < len(distinct) and MACRO in counts:  # next to its name, its count leaves room for another metric
+    # Moving the macro's count next to its name leaves space for another metric
+    if len(fitting) < len(distinct) and MACRO in counts:
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
         fitting = _that_fit(width, counts, distinct, columns, heads)
@@ -287,7 +290,7 @@ def _that_fit(
     columns: Mapping[str, Sequence[str]],
     heads: Mapping[str, str],
 ) -> list[str]:
-    """Return the first metrics that fit next to findings and counts, at least one."""
+    """Return the leading metrics that fit beside findings and counts, at least one."""
     left = width - max(map(len, ("finding", *counts))) - max(map(len, ("n", *counts.values()))) - 2
     fitting: list[str] = []
     for metric in metrics:
@@ -299,9 +302,9 @@ def _that_fit(
 
 
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str, wide: bool = False) -> None:
-    """Print two systems in percent, a block per metric, the macro first; `what` heads the column of differences.
+    """Print the comparison of two systems in percent, one block per metric; `what` is the heading of differences.
 
-    A narrow terminal lacks the values of the two systems, and then the numbers of cases, unless `wide`.
+    On a narrow terminal, the systems' values are omitted, then the numbers of cases, unless `wide`.
     """
     from reveal_bench.metrics import METRICS
 
@@ -314,14 +317,14 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     if any(not math.isnan(one.estimate.value) and math.isnan(one.p_adjusted) for one in comparisons):
         typer.echo("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
     for one in comparisons:
-        if one.reason and one.verdict is None:  # a verdict says it
+        if one.reason and one.verdict is None:  # a verdict includes the reason
             typer.echo(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")
 
 
 def _of_comparisons(
     comparisons: Sequence[Comparison], caption: str, what: str, left_out: Sequence[str]
 ) -> tuple[PrintedTable, list[bool]]:
-    """Return (table, rows): the table without some of its columns, and the rows to stress."""
+    """Return (table without the columns `left_out`, True for each row to print in bold)."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.scales import ends_text, groups_text, value_text
@@ -337,7 +340,7 @@ def _of_comparisons(
             metric = c.metric
             rows.append((METRICS[metric].title,))
             is_strong.append(True)
-        is_macro = c.finding.split(" ")[0] == MACRO  # of all findings, or of a group of them
+        is_macro = c.finding.split(" ")[0] == MACRO  # macro of all findings or of a group
         n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
         cells = {
             "n": groups_text(c.metric, n) if is_macro else n,
@@ -354,7 +357,7 @@ def _of_comparisons(
 
 
 def print_balance(balance: Balance) -> None:
-    """Print the balance of two halves: the draws, and the eight categories that differ most."""
+    """Print the balance of two halves: the chosen draw, and the eight categories that differ most."""
     shares, values = balance.categories, balance.values
     of_all = f" (draw {balance.taken} of {len(values)}, the worst {max(values):.2f})" if len(values) > 1 else ""
     typer.echo(f"largest standardized difference between the halves: {values[balance.taken - 1]:.2f}{of_all}")
@@ -374,8 +377,8 @@ def print_balance(balance: Balance) -> None:
 def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
     """Print a result's rows under its caption.
 
-    If a command has ``--wide``, its value is `wide`; False leaves out columns that do not fit: those that no option
-    asked for first, from the last on.
+    `wide` is the value of ``--wide``, if the command has this option. False omits columns that do not fit, starting
+    with the last of those that no option requested.
     """
     rows = result.printed_rows()
     first, *others = rows[0]
@@ -396,7 +399,7 @@ def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
 
 
 def print_run(summary: RunSummary) -> None:
-    """Print the outcomes of a run's questions, by finding if there are several, and the cost."""
+    """Print the outcomes of a run's questions, by finding if there are several, and tokens and cost."""
     from reveal_bench.models.answer_words import STATUSES
 
     statuses = [name for name in (*STATUSES, "not_asked") if name in summary.by_status]
@@ -408,13 +411,13 @@ def print_run(summary: RunSummary) -> None:
     head = ("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
     _print_table(PrintedTable(head, rows), [finding == "all" for finding in counts_of])
     cached = f" ({summary.tokens_cached:,} of them cached)" if summary.tokens_cached else ""
-    cost = "; no prices given, no cost" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
-    unknown = f"; {summary.without_usage} replies without counts" if summary.without_usage else ""
+    cost = "; no cost, because no prices were given" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
+    unknown = f"; {summary.without_usage} replies without token counts" if summary.without_usage else ""
     typer.echo(f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}")
 
 
 def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: bool = False) -> None:
-    """Print a table under its caption, the strong rows bold; it fits the terminal unless `wide`."""
+    """Print a table under its caption, with strong rows in bold; it fits the terminal unless `wide`."""
     if table.caption:
         typer.echo(table.caption)
     head, *rows = table.to_lines(None if wide else _width())
@@ -424,18 +427,18 @@ def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: b
 
 
 def _print_left_out(columns: Iterable[str]) -> None:
-    """Name the columns that a narrow terminal lacks, if any."""
+    """Print the names of omitted columns, if any."""
     if names := ", ".join(columns):
         typer.echo(f"--wide also shows {names}")
 
 
 def _width(*, wide: bool = False) -> int:
-    """Return the width of the terminal in characters; output to a pipe has 200."""
+    """Return the width of the terminal in characters; 200 if output goes to a pipe."""
     return _UNBOUNDED if wide else shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
 
 
 def print_refusal(problem: dict[str, Any]) -> None:
-    """Print a problem document's details: fields of the metadata, or the linter's report, a line each."""
+    """Print a problem document's details, one per line: invalid metadata fields, or the linter's problems."""
     for entry in problem.get("errors", []):
         typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
     from reveal_bench.predictions.report import lines_by_rule
@@ -446,7 +449,7 @@ def print_refusal(problem: dict[str, Any]) -> None:
 
 
 def warnings_of(problems: Iterable[LintProblem], file_format: str) -> list[str]:
-    """Return the first warnings among the problems of a file, one line per warning."""
+    """Return the first warnings among a file's problems, one line each, and the number of others."""
     lines = [one.to_line(file_format, with_severity=False) for one in problems if one.severity == "warning"]
     left = len(lines) - 3
     return [*lines[:3], *[f"and {left} more; `reveal-bench lint` lists them"] * (left > 0)]
@@ -456,14 +459,14 @@ def problems_of(report: Mapping[str, Any]) -> list[LintProblem]:
     """Return the problems in the JSON document of a lint report."""
     from reveal_bench.predictions.report import LintProblem
 
-    # A server's report leaves out nulls and may have further fields
+    # A server's report omits nulls and may have additional fields
     names = [field.name for field in fields(LintProblem)]
     return [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]
 
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[..., None]]:
-    """Show progress on standard error: (what, done, total or None, failed, note); a bar on a terminal, else lines."""
+    """Yield a function of (what, done, total or None, failed, note) that shows progress on standard error."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -488,7 +491,7 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
 
         def get_renderables(self) -> Iterator[Any]:
             yield from super().get_renderables()
-            yield self.note  # in a line of its own: 80 columns have no room for it
+            yield self.note  # on a separate line, because 80 columns have no space for it
 
     with Bar(*columns, TimeRemainingColumn(), rate, failures, console=console) as bar:
         tasks: dict[str, Any] = {}
@@ -513,7 +516,7 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
 def plain_progress(
     verb: str, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic
 ) -> Callable[..., None]:
-    """Return a progress function for a log: at most one line per interval, and none for work shorter than that.
+    """Return a progress function for a log: at most one line per interval, and none for shorter work.
 
     Examples
     --------
@@ -540,7 +543,7 @@ def plain_progress(
 
 
 def shortened(lines: Sequence[str]) -> list[str]:
-    """Return the first fifty lines, and a line that counts the others."""
+    """Return the first fifty lines, and a line with the number of others."""
     return list(lines) if len(lines) <= 50 else [*lines[:50], f"... and {len(lines) - 50:,} more"]
 
 
@@ -551,7 +554,7 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
-    """Return the prices that the options state; None without prices.
+    """Return the prices given as options; None if none are given.
 
     Raises
     ------
@@ -571,7 +574,7 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
 
 
 def numbers_of(argument: str, text: str) -> list[float]:
-    """Return the numbers of a text, which commas separate."""
+    """Return the numbers in a text that are separated by commas."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -579,7 +582,7 @@ def numbers_of(argument: str, text: str) -> list[float]:
 
 
 def check_outside_datasets(out: Path | None, option: str) -> None:
-    """Raise ValueError if `out` is inside a dataset folder, with which it might be published."""
+    """Raise ValueError if `out` is inside a dataset folder, and so might be published."""
     for place in () if out is None else (out.resolve(), *out.resolve().parents):
         if (place / "manifest" / "benchmark.json").is_file():
             raise ValueError(f"`{option}` must be outside dataset folders, which may be published, got {out}")
