@@ -8,7 +8,7 @@
 * ``human``: the masks and points of the human benchmark readers (paper 002). ``chance`` and ``location-prior`` use no
   image.
 
-Those two answer every question of a manifest; readers leave out what they did not annotate. All baselines are scored
+They answer every question of a manifest; readers leave out what they did not annotate. All baselines are scored
 like any other prediction file.
 """
 

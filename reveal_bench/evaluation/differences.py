@@ -13,7 +13,7 @@ p and one-sided p are NaN
 * if the systems differ on too few patients, or no flip has p of 0.05 or less. Systems that differ on no patient have p
   1.
 
-If the difference is the same in all patients, only the bounds are NaN.
+If the difference is the same in all patients, p is defined and only the bounds are NaN.
 """
 
 from __future__ import annotations

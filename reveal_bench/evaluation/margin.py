@@ -6,7 +6,7 @@ A is non-inferior to B if the whole 95% interval of their difference is above mi
 lower is better), and inferior if the whole interval is beyond this limit. A and B are equivalent if the whole interval
 is between minus the margin and the margin, and not equivalent if it is entirely beyond one of these limits.
 
-p is one-sided and agrees with the interval: it is below 0.025 if the verdict is non-inferior. For equivalence it is the
+p is one-sided and agrees with the interval: it is below 0.025 if the verdict is non-inferior. For equivalence, p is the
 larger of two one-sided p. Each p comes from the distribution that gives the interval
 (:mod:`reveal_bench.evaluation.differences`).
 

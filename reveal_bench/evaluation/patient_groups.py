@@ -24,7 +24,8 @@ MISSING, SEVERAL = "missing", "several"
 """
 _BETWEEN = ", "  # separates the columns, and the values, in the name of a crossed group
 _MOST_GROUPS = 30
-_NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")  # endings of columns that say who, or the answer
+# Suffixes of columns that identify a patient or contain the answer
+_NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")
 
 
 def group_patients(

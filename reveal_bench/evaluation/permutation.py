@@ -8,8 +8,8 @@ N, denominators D and scores F = sum N / sum D of systems A and B, patient u con
     d_u = (N_Au - N_Bu - (F_A + F_B) / 2 * (D_Au - D_Bu)) / ((sum D_A + sum D_B) / 2)
 
 The contributions add up to F_A - F_B exactly and are 0 for a patient on whom the systems agree. Contributions to a
-macro are means over its findings. If neither system is better, every patient's answers could equally have been swapped
-between the systems. A flip is a choice of patients whose answers are swapped.
+macro are means over its findings. If neither system is better, the two systems' answers for any patient could equally
+have been swapped. A flip is a choice of patients whose answers are swapped.
 
 * t is ``|F_A - F_B| / sqrt(sum d**2)``. t* is the same statistic after a flip, with both scores computed again and the
   d of the data. For means, the signs of the d are changed instead, which is equivalent. p is the proportion of flips
@@ -19,7 +19,7 @@ between the systems. A flip is a choice of patients whose answers are swapped.
   it can be corrected for thousands of pairs of systems.
 * The critical value q is the t whose p is 0.05. If t > q, the bound nearer to 0 is also determined by the flips, so the
   interval excludes 0 if and only if p <= 0.05. This bound is computed from ``t / sqrt(1 - t**2 / n)`` for n patients,
-  which is Student's t, because the standard error is estimated. Every other bound comes from
+  which is Student's t, because the standard error is estimated. All other bounds come from
   :mod:`reveal_bench.evaluation.tilting`, with the influences of each system's own linearization. In a macro, each
   finding's variance is averaged with the common variance of the findings, which counts as one further patient.
   Otherwise, a finding with few patients, on whom a good system happens to make no error, would have variance 0.

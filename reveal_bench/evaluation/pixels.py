@@ -18,7 +18,7 @@ Boundaries: Dice, boundary IoU, normalised surface distance, Hausdorff 95
 -------------------------------------------------------------------------
 A case is an image and a finding with a reference mask that is not empty; a missing predicted mask counts as empty.
 Distances are in mm if every image states its spacing, otherwise in pixels; the tolerance is 2 mm or 2 pixels. The mean
-of Hausdorff 95 is over the cases with a finite value; `n_infinite` counts the others, whose prediction is empty.
+of Hausdorff 95 is over the cases with a finite value; `n_infinite` counts the other cases, whose prediction is empty.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ reproduces:
 A decrease is significant if its interval excludes 0. The order of the paper's Extended Data Figs. 5 and 6 is:
 significant decreases, then changes that are not significant, then significant gains, each by size.
 
-Intended difference: the published code writes the interval of "Average" under misspelled names, so that its columns
-stay empty; here it is in the same columns as the others. A decrease or bound that is infinite because the human
-benchmark is 0 is left empty.
+There is one intended difference: the published code writes the interval of "Average" under misspelled names, so its
+columns stay empty; here, this interval is in the same columns as the others. A decrease or bound that is infinite
+because the human benchmark is 0 is left empty.
 """
 
 from __future__ import annotations

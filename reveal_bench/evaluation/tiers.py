@@ -3,7 +3,7 @@
 Conventions
 -----------
 A tier is a run of systems in rank order, of which no two differ significantly. So tiers follow the order of the scores
-in the data. Systems in neighbouring tiers need not differ significantly either, because "not significantly different"
+in the data. Systems in neighbouring tiers need not differ significantly, either, because "not significantly different"
 is not transitive.
 
 Two systems differ significantly if the p of their paired difference, corrected for all pairs (Holm), is at most 0.05.
@@ -142,7 +142,7 @@ def find_tiers(order: Sequence[int], differs: BoolArray) -> list[list[int]]:
 
 
 def rank_bounds(is_better: BoolArray, differs: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return the best and the worst rank that each system may have, both (n_systems,).
+    """Return the best and the worst rank that each system can have, both (n_systems,).
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class Student:
         return self._at(Z)
 
     def quantile(self, alpha: float) -> float:
-        """Return the value that is exceeded in either direction with probability `alpha`."""
+        """Return the value that Student's t exceeds in either direction with probability `alpha`."""
         return self._at(_NORMAL.inv_cdf(1 - alpha / 2))
 
     def _at(self, z: float) -> float:

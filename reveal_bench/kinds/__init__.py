@@ -1,7 +1,7 @@
 """The kinds of benchmark, and everything that differs between them.
 
-To add a kind, write a package here that defines a :class:`~reveal_bench.kinds.kind.Kind` with its parts, and list it in
-:data:`KINDS`.
+To add a kind of benchmark, write a package here that defines a :class:`~reveal_bench.kinds.kind.Kind` and its parts,
+and list it in :data:`KINDS`.
 """
 
 from __future__ import annotations

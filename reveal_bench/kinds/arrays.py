@@ -116,5 +116,5 @@ class Marks:
 
 
 def exact(number: float) -> str:
-    """Return all bits of a number as text; both zeros become +0."""
+    """Return all bits of a number as text, with -0 as +0."""
     return (float(number) + 0.0).hex()

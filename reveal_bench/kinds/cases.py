@@ -135,7 +135,7 @@ class Drawing:
     Attributes
     ----------
     mask : mask; None if only boxes or points are given
-    polygons : contours from which the mask was filled
+    polygons : contours that were filled to give the mask
     boxes : one box per instance
     cell : cell of the benchmark's grid, such as "D5"
     score : a model's confidence that the finding is present

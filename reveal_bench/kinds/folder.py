@@ -20,7 +20,7 @@ FORMAT = 2
 """Version of the dataset folder's format. Tables of format 1 have lists of fixed length; if such a list is null,
 pyarrow before 26 cannot read the column (apache/arrow issue 35692)."""
 _OLD_PYARROW = "Expected all lists to be of size="
-_ROWS_AT_ONCE = 64  # masks of one row take up to a megabyte
+_ROWS_AT_ONCE = 64  # the masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"
 AnyFolder: TypeAlias = "os.PathLike[str]"
 """The path of a dataset folder, or a :class:`OpenFolder`."""
@@ -28,7 +28,7 @@ AnyFolder: TypeAlias = "os.PathLike[str]"
 
 @dataclass(frozen=True)
 class FolderInfo:
-    """The content of ``manifest/benchmark.json``; `synthetic` is True if a program made the whole dataset.
+    """Content of ``manifest/benchmark.json``; `synthetic` is True if a program generated the whole dataset.
 
     In the file, other names of the `findings` are in the optional field `terms`, and `format` is called `schema`. The
     field `finding_groups`, with groups of findings that have their own macros, is optional, too.

@@ -56,7 +56,7 @@ class PublishedPicture:
     pipeline: str
 
     def withheld(self) -> PublishedPicture:
-        """Return the picture without its bytes; hashes and pipeline still say how to make them again."""
+        """Return the picture without its bytes; hashes and pipeline still describe how to generate them again."""
         return replace(self, data=None)
 
 

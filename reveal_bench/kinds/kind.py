@@ -1,4 +1,4 @@
-"""A kind of benchmark: everything that differs between kinds, divided into typed parts.
+"""Kinds of benchmark: all that differs between kinds is in the typed parts of a :class:`Kind`.
 
 ======================  ===============  ==========================  ==================  =================
 kind (`Benchmark.kind`)  a row is         main config                 key                 also resampled by
@@ -78,7 +78,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     def resolve(self, options: ScoringOptions, info: FolderInfo) -> ScoringOptions:
         """Return scoring options for a dataset folder of this kind, with all defaults filled in.
 
-        Groups of findings that a user asked for are not checked.
+        Groups of findings that a user requested are not checked.
 
         Raises
         ------
@@ -128,6 +128,6 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
 
 
 AnyKind: TypeAlias = Kind[Any, Any, Any, Any, Any]
-"""A kind whose type parameters are unknown, such as the members of KINDS."""
+"""Kind with unknown type parameters, such as the members of KINDS."""
 Readings = Mapping[str, Mapping[str, object]]
 """Reader -> key of a record -> annotation by that reader, whose type only the kind knows."""

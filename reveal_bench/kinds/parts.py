@@ -1,11 +1,11 @@
 """Parts of a kind of benchmark, as typed protocols; they contain everything that differs between kinds.
 
-A kind implements a part by a class that names the protocol as its base, with its own types for the parameters::
+A kind implements a part by a class whose base is the protocol, with the kind's own types as parameters::
 
     class StudyData(Data[StudyRecord]): ...
 
-Heavy modules (pyarrow, datasets, the scorers) are imported inside methods, so that importing a kind is light and a type
-checker follows every call. Each method that overrides one of these is decorated with :func:`override`: ``mypy`` then
+Heavy modules (pyarrow, datasets, the scorers) are imported inside methods, so that importing a kind is fast and a type
+checker can follow every call. Each method that overrides one of these is decorated with :func:`override`: ``mypy`` then
 reports misspelt names, missing attributes and parameters, and other return types.
 """
 
@@ -101,7 +101,7 @@ class Data(Protocol[RecordT]):
 
     @abstractmethod
     def pictures(self, record: RecordT) -> tuple[PictureFile | None, ...]:
-        """Return the image files of `record`, None for a missing one."""
+        """Return the image files of `record`, with None for a missing file."""
 
     def has_pixels(self, record: RecordT) -> bool:
         """Return True if images can be embedded for `record`."""
@@ -141,7 +141,7 @@ class Table(Protocol[RecordT_contra]):
         """Return the features of the main config."""
 
     def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
-        """Return the columns of the main config, without importing `datasets` if the kind knows them."""
+        """Return the columns of the main config; a kind that knows them does not import `datasets`."""
         return tuple(self.features(benchmark))
 
     def side_features(self, benchmark: Benchmark) -> Features:
@@ -185,7 +185,7 @@ class Table(Protocol[RecordT_contra]):
 
 
 class Questions(Protocol[RecordT_contra, ManifestT]):
-    """The questions of a split: its manifest, and the questions that a model gets.
+    """Questions of a split: its manifest, and what a model is asked.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
     @abstractmethod
     def manifest_entries(self, manifest: ManifestT) -> list[Row]:
-        """Return every question of a split in the form of the board's API."""
+        """Return every question of a split in the format of the board's API."""
 
     @abstractmethod
     def scope(self, manifest: ManifestT) -> tuple[tuple[str, ...], int]:
@@ -232,7 +232,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
     @abstractmethod
     def manifest_disclosure(self, asks: str) -> str:
-        """Return the card's sentence on what the manifest reveals of a holdout."""
+        """Return the card's sentence on what the manifest reveals about a holdout."""
 
     @abstractmethod
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
@@ -383,7 +383,7 @@ class AnnotationExchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]
 
 
 def cases_of_average(n_cases: Sequence[int]) -> float:
-    """Return the number of cases of equal weight that reveal as much through one average as findings of these sizes.
+    """Return the number of equally weighted cases whose average reveals as much as that of findings of these sizes.
 
     The average over K findings of n_i cases counts a hit as 1 / (K n_i). If each of the two possible locations in a
     case is equally likely, five answers then raise the average by about ``0.87 / sqrt(n)`` with ``n = K**2 / sum(1 /
@@ -419,7 +419,9 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     most_answers: ClassVar[int] = 1
 
     def least_items(self, min_cell: int) -> int:
-        """Return the fewest items held out with which a board can show a score, if a finding needs `min_cell` cases."""
+        """Return the smallest number of held-out items with which a board can show a score, if a finding needs
+        `min_cell` cases.
+        """
         return 2 * min_cell if self.requires_negatives else min_cell
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Questions for a model, one at a time. Nothing here reads a reference."""
+"""Questions for a model, one at a time; this module reads no references. Nothing here reads a reference."""
 
 from __future__ import annotations
 
@@ -124,7 +124,9 @@ def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False)
 
 
 def read_inputs(folder: AnyFolder, split: str, config: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return columns of a split's rows from the table of its references, or from its inputs if those are private."""
+    """Return columns of a split's rows from the table of its references, or from the holdout's inputs if references are
+    private.
+    """
     shards: list[Path] = []
     for name in (config, "holdout_inputs"):
         shards = shards or split_shards(folder, name, split)

@@ -89,7 +89,7 @@ def length_faults(row: Row, place: str = "") -> Iterator[Fault]:
 
 
 def _wrong_lengths(values: Sequence[Any], depth: int, length: int) -> Iterator[bool]:
-    """Yield True for each innermost list whose length is not `length`; another rule covers null."""
+    """Yield True for each innermost list whose length is not `length`; null is covered by another rule."""
     if depth == 1:
         values = [values]
     elif depth > 2:
@@ -157,7 +157,7 @@ def size_faults(width: int, height: int, name: str) -> Iterator[Fault]:
 
 
 def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fault]:
-    """Yield a problem for each of `columns` without exactly one entry per id, and one if an id occurs twice."""
+    """Yield a problem for each of `columns` that does not have one entry per id, and one if an id occurs twice."""
     for column in columns:
         if len(row[column] or ()) != len(row[ids]):
             rule = f"must be one per entry of `{ids}`, which has {len(row[ids])}"
@@ -167,7 +167,7 @@ def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fau
 
 
 def facts_faults(facts: Sequence[Any], ids: Sequence[str], name: str) -> Iterator[Fault]:
-    """Yield a problem if the images of `facts` are not `ids`, in this order, and one for each impossible size."""
+    """Yield a problem if `facts` are not those of the images `ids` in this order, and one for each impossible size."""
     if [entry["image_id"] for entry in facts] != list(ids):
         yield f"{name}.image_id", f"must be {', '.join(ids)}", ", ".join(str(entry["image_id"]) for entry in facts)
     for entry in facts:

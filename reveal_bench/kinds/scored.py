@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from reveal_bench.findings import FindingGroups
 
 Spread = Callable[[FloatArray], FloatArray]
-"""Function from true values of a score to the standard errors that the score would have, both in the metric's unit."""
+"""Function that maps true values of a score to the standard errors that the score would then have, in the metric's
+unit.
+"""
 
 
 class Rows(ABC):
-    """Scored cases of one submission, from which every score, interval and comparison is computed.
+    """Scored cases of one submission, from which all scores, intervals and comparisons are computed.
 
     Their `repr` shows the number of rows and the columns of their Arrow table.
 
@@ -82,7 +84,7 @@ class Rows(ABC):
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
-        """Return every score with its interval, for all cases or one of the :meth:`strata`, and for all groups or some.
+        """Return every score with its interval, for all cases or a stratum, and for all groups or some.
 
         Raises
         ------
@@ -131,7 +133,7 @@ class Rows(ABC):
     def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> FloatArray:
         """Return each system's answers to the cases of `groups` as numbers, (n_systems, n_cases).
 
-        Column i is the same case for all systems."""
+        Column i belongs to the same case for all systems."""
 
     @abstractmethod
     def patients(self) -> frozenset[str]:
@@ -143,7 +145,7 @@ class Rows(ABC):
 
     @abstractmethod
     def without(self, questions: Collection[tuple[str, str]]) -> Self:
-        """Return the rows as if `questions`, named as in a lint report, had not been asked."""
+        """Return the rows as if `questions`, identified as in a lint report, had not been asked."""
 
     def comparable(self) -> Self:
         """Return the rows for comparison with other systems, without values that its answers added."""

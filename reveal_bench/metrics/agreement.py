@@ -368,8 +368,8 @@ def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
     """Return each study's terms of AC1 among its readers, to be summed over studies for :func:`ac1_from_sums`.
 
     Paper 004 does not say between which readers the AC1 of its Table S3 is computed. They cannot be the pairs used for
-    kappa, because no 2 x 2 table has an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). The AC1 here is between
-    the readers of a study, as irrCAC computes it from raw votes.
+    kappa, because no 2 x 2 table has an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). AC1 is computed here
+    between the readers of a study, as irrCAC does from raw votes.
 
     Parameters
     ----------

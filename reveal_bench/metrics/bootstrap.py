@@ -181,7 +181,7 @@ Name = TypeVar("Name")
 def replicates_of(
     statistics: Callable[[Counts], Mapping[Name, FloatArray]], n_units: int, resampling: Resampling
 ) -> dict[Name, FloatArray]:
-    """Return `statistics` in every replicate, with only one block of counts in memory at a time.
+    """Return the results of `statistics` in every replicate, with only one block of counts in memory at a time.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ Conventions
   on the bins and is above 0 even for correct probabilities, especially with few cases.
 * Recalibration: the logistic regression of the event on logit(probability), by maximum likelihood. Its slope is 1 for
   correct probabilities, below 1 if they are too extreme, and above 1 if they are not extreme enough. The intercept is
-  the intercept of a regression whose slope is fixed at 1 (calibration-in-the-large): 0 for correct probabilities, below
-  0 if they are too high.
+  that of a regression whose slope is fixed at 1 (calibration-in-the-large): 0 for correct probabilities, below 0 if
+  they are too high.
 * Risk and coverage: if only the most confident cases are answered, coverage is their proportion and risk the proportion
   of wrong answers among them. The area under that curve (AURC) is the mean of the risks with 1, 2, ... n answers.
 * Net benefit of acting if the probability is at least t: (TP - FP t / (1 - t)) / n; at most the rate of the event.
@@ -133,10 +133,10 @@ def recalibration(
 ) -> Recalibration:
     """Return the logistic recalibration of one group of cases.
 
-    Probabilities are not clipped: slope and intercept are undefined if one is 0 or 1, which has no logit. Both are also
-    undefined if all cases have the event, or none. The slope alone is undefined if all probabilities are equal, or if a
-    threshold separates the cases with the event from the others, ties at the threshold allowed, because the likelihood
-    then has no maximum.
+    Probabilities are not clipped: slope and intercept are undefined if a probability is 0 or 1, which has no logit.
+    Both are also undefined if all cases have the event, or none. The slope alone is undefined if all probabilities are
+    equal, or if a threshold separates the cases with the event from the others, ties at the threshold allowed, because
+    the likelihood then has no maximum.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def recalibration(
     reason = _no_slope(logits, happened)
     if reason:
         return Recalibration(np.nan, float(intercept), reason, undefined, without[:, 0])
-    # Standardised, so that both columns have the same scale
+    # standardised, so that both columns have the same scale
     centre, scale = float(logits.mean()), float(logits.std())
     columns = np.column_stack([ones, (logits - centre) / scale])
     (_, slope), slopes = _logistic(columns, np.zeros(n_cases), happened, units, n_units)
@@ -180,7 +180,7 @@ def recalibration(
 
 
 def _no_slope(logits: FloatArray, happened: BoolArray) -> str:
-    """Return the reason why the likelihood of a slope has no single maximum; empty if it has one."""
+    """Return the reason why the likelihood of a slope has no unique maximum; empty if there is a unique maximum."""
     with_event, without = logits[happened], logits[~happened]
     if logits.min() == logits.max():
         return "all probabilities are equal"

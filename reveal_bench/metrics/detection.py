@@ -295,8 +295,8 @@ def _froc(matched: Matched) -> Figure:
 def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> FloatArray:
     """Return the number of true positives on the curve at a number of false alarms, (n_replicates,).
 
-    `true` and `false` (n_replicates, 2 n_scores) are the ends of the rising lines, one line for each score that finds a
-    lesion. Between these lines, and after the last, the curve is level.
+    `true` and `false` (n_replicates, 2 n_scores) are the end points of the rising lines, one line for each score that
+    finds a lesion. Between these lines, and after the last, the curve is level.
     """
     n_replicates, n = true.shape
     if n == 0:

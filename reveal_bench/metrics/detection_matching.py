@@ -4,7 +4,7 @@ Conventions
 -----------
 A *mark* is a detector's prediction on an image: a box with a score, or a point. A *lesion* is an instance in the
 reference, given as a box. Boxes are [x, y, width, height] float64 in pixels, see :mod:`reveal_bench.geometry`. Marks
-and lesions are compared within the same *case*, which is a pair of image and finding, coded as a whole number.
+and lesions are compared within the same *case*, a pair of an image and a finding that is coded as a whole number.
 
 * ``iou_40`` ... ``iou_95``: marks are processed by falling score, and marks of equal score in their order. Each mark
   takes the free lesion with the largest IoU (the last of equal ones) if this IoU is at least the threshold: the greedy
@@ -42,7 +42,7 @@ Hits = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class _Pairs:
-    """All pairs of a mark and a lesion in one case."""
+    """All pairs of a mark and a lesion in the same case."""
 
     mark: IntArray
     lesion: IntArray
@@ -101,7 +101,7 @@ def match_marks(
 
 
 def match_points(is_inside: BoolArray, marks: IntArray, lesions: IntArray, n_marks: int) -> Hits:
-    """Return the row of the rule ``mask``: the first lesion whose mask contains the mark's point, or -1.
+    """Return the results of the rule ``mask``: for each mark, the first lesion whose mask contains its point, or -1.
 
     Parameters
     ----------

@@ -510,7 +510,7 @@ def studies_behind(name: str, sums: LabelSums) -> FloatArray:
 def _pooled(
     name: str, sums: LabelSums, replicates: FloatArray, n_studies: int, resampling: Resampling
 ) -> list[Estimate]:
-    """Return the estimate over all labels together, supported by the patients who support the score of any label."""
+    """Return the estimate over all labels together; it is supported by the patients who support any label's score."""
     statistic = _OF_SUMS[name]
     values, left_out = statistic(sums.total)[None], statistic(sums.left_out())[:, None]
     studies = sums.studies[:, :1] if name in _OF_EVERY_STUDY else studies_behind(name, sums)

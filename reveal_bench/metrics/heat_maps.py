@@ -3,9 +3,9 @@
 Conventions
 -----------
 A heat map is an array (h, w) of finite numbers over the whole image of `size` (height, width); larger numbers mean that
-the finding is more likely. It is first resized to the image, in single precision, by bilinear interpolation between the
-centres of its pixels, with edges continued (`align_corners=False` of torch); a smaller image is sampled the same way.
-Then it is scaled from its minimum to its maximum onto [0, 1]. A constant map has an empty mask and no point.
+the finding is more likely. A map is first resized to the image, in single precision, by bilinear interpolation between
+the centres of its pixels, with edges continued (`align_corners=False` of torch); a smaller image is sampled the same
+way. Then it is scaled from its minimum to its maximum onto [0, 1]. A constant map has an empty mask and no point.
 
 Otsu's level is computed over 256 levels, which are the values 255 m of the scaled map m without their decimals; pixels
 above it are in the mask. *Filled*: the authors of CheXlocalize drop contours of one pixel and fill every other contour
@@ -170,7 +170,7 @@ class LaidMap:
 
 
 def _rank(value: np.float32) -> int:
-    """Return single-precision numbers as integers in the same order; neighbouring numbers differ by 1."""
+    """Return single-precision numbers as integers in the same order, such that neighbouring numbers differ by 1."""
     bits = int(value.view(np.int32))
     return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
 
@@ -341,8 +341,8 @@ def smoothed_as_published(levels: npt.NDArray[np.uint8], side: int) -> npt.NDArr
 
     The levels become OpenCV's "jet" colours. The colours are converted to grey with red and blue exchanged, averaged
     over a box of `side` pixels, and inverted. The output does not increase with the input: 0, 96, 128 and 255 become
-    217, 29, 53 and 240. For maps with negative values this is roughly an absolute value; for other maps it puts both
-    the low and the high end above the middle.
+    217, 29, 53 and 240. For maps with negative values this is roughly an absolute value; for other maps low and high
+    levels both end up above the middle.
 
     Raises
     ------

@@ -262,7 +262,7 @@ def evidence_of_groups(
 
 
 def even_share(rows: FloatArray | IntArray) -> float:
-    """Return the effective number of units over their number, ``(sum r)^2 / (n sum r^2)``; 1 if there is none.
+    """Return the effective number of units divided by their number, ``(sum r)^2 / (n sum r^2)``; 1 without units.
 
     It is 1 if all units have equally many rows (Kish, Survey Sampling, 1965).
 

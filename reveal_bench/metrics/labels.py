@@ -390,7 +390,7 @@ def ranking_parts(
 
 
 def ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray) -> FloatArray:
-    """Return the derivative of a ranking score by the weight of each study, (n_studies,); NaN with one class."""
+    """Return the derivative of a ranking score by the weight of each study, (n_studies,); NaN for a single class."""
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
         return np.full(len(scores), np.nan)
@@ -491,7 +491,7 @@ def _sums_below(weights: FloatArray) -> FloatArray:
 
 
 def _mean(values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """Return the mean over the last axis of defined values; NaN without any weight."""
+    """Return the mean of the defined values over the last axis; NaN if no value has a weight."""
     weight = np.where(np.isnan(values), 0.0, 1.0 if weights is None else weights)
     return divide((np.where(weight > 0, values, 0.0) * weight).sum(axis=-1), weight.sum(axis=-1))
 

@@ -80,7 +80,7 @@ def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: 
 def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
     """Return the exact area of mask `index` inside each cell, in units of (1/2n)**2 pixel; shape (n rows, n columns).
 
-    A cell's own area in these units is ``(2 * short side of the image) ** 2``.
+    In these units, the area of a cell is ``(2 * short side of the image) ** 2``.
     """
     from reveal_bench.masks import kernels
 

@@ -1,4 +1,4 @@
-"""Scores of heat maps themselves, without a threshold or with a tolerance: one value per map and reference.
+"""Scores of heat maps without a threshold, or with a tolerance: one value per map and reference.
 
 Conventions
 -----------

@@ -9,7 +9,7 @@ with the spacing (row, column) of the image.
 
 Sources: Dice 1945; boundary IoU: Cheng et al. 2021, its band 2% of the image's diagonal wide; normalised surface
 distance: Nikolov et al. 2018, counted in pixels of the boundary; Hausdorff 95: the larger of the two directed 95th
-percentiles. MONAI's functions count the same way.
+percentiles. MONAI's functions use the same definitions.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def surface_distance(
 
 
 def hausdorff_95(predictions: PackedMasks, references: PackedMasks, *, spacing: Spacing = (1.0, 1.0)) -> FloatArray:
-    """Return the 95th percentile of the distances from one boundary to the other, the larger of the two directions.
+    """Return the 95th percentile of the distances from one boundary to the other, for the direction in which it is
+    larger.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ p))**2`` over its patients. If every patient has one case, this is Woolf's ``1 /
 they are clusters, and the sum is multiplied by m / (m - 1) for m patients.
 
 If one of the four counts is 0, 0.5 is added to each of them (Haldane, Anscombe). The counts then no longer belong to
-patients, so there is an interval only if no patient has several cases.
+patients, so there is an interval only if no patient has more than one case.
 
 Sources: Woolf (1955), Ann. Hum. Genet. 19; Haldane (1956), Ann. Hum. Genet. 20; Anscombe (1956), Biometrika 43;
 variances of clusters as in Rao and Scott (1992), Biometrics 48.

@@ -151,7 +151,7 @@ class Cuts:
         return "no case has it" if not self.n_positive else "" if self.n_negative else "all cases have it"
 
     def why_none(self, criterion: Criterion) -> str:
-        """Return the reason why the data have no threshold by a criterion; empty if they have one."""
+        """Return the reason why a criterion gives no threshold on the data; empty if it gives one."""
         if self.one_class:
             return self.one_class
         if len(self.thresholds) == 1:
@@ -201,7 +201,7 @@ def at_prevalence(sensitivity: ArrayLike, specificity: ArrayLike, prevalence: Ar
 
 
 def ratio_bounds(top: Bounded, bottom: Bounded) -> tuple[float, float]:
-    """Return the bounds of the ratio of two independent estimates, neither of them negative.
+    """Return the bounds of the ratio of two independent estimates that are not negative.
 
     The upper bound is infinite if the lower bound of `bottom` is 0.
     """

@@ -4,7 +4,8 @@ Conventions
 -----------
 Case i pairs predicted mask i with reference mask i, both :class:`~reveal_bench.masks.PackedMasks`; areas are counted
 from runs, no dense mask is made. Results are float arrays (n_cases,) in [0, 1], NaN if undefined. An empty predicted
-mask is a prediction ("nothing here": sensitivity 0, specificity 1); a missing one is a miss, which the caller scores 0.
+mask is a prediction ("nothing here": sensitivity 0, specificity 1); a missing mask is a miss, which the caller scores
+0.
 
 Metrics
 -------

@@ -14,14 +14,14 @@ clusters) divided by g at the score. With few patients, this ratio says little: 
 ratio is averaged with 1, which counts for :data:`PRIOR_FREEDOM` degrees of freedom; the ratio's own degrees of freedom
 are the number of patients in the smaller class (for average precision, with the finding) minus 1.
 
-* The interval of one finding has the bounds at which the score is 1.96 standard errors away, with the variance at the
-  bound.
+* The bounds of one finding's interval are the values that are 1.96 standard errors away from the score, with the
+  variance at the bound.
 * A macro M has the Wilson interval of its effective sample size ``M (1 - M) / se**2`` with a t quantile. se combines
   the covariances of influences with the findings' variances, at scores shrunk towards the common score as if by one
   further patient; degrees of freedom follow by Satterthwaite's formula.
-* Average precision is too high on average, because each positive study counts itself among those ranked at least as
-  high. Its intervals are centred at a proportion :data:`CORRECTED` of the way from the value to a corrected value, in
-  which a positive study counts itself only in part (`_without_own`). They always include the value.
+* Average precision is biased upwards, because each positive study counts itself among those ranked at least as high.
+  Its intervals are centred at a proportion :data:`CORRECTED` of the way from the value to a corrected value, in which a
+  positive study counts itself only in part (`_without_own`). They always include the value.
 
 No interval is printed for a finding if fewer than :data:`LEAST_UNITS_OF_CLASS` patients have it, or lack it. None is
 printed for a macro if this is true of every finding, or for average precision of more than the proportion
@@ -49,7 +49,7 @@ PRIOR_FREEDOM = 12.0
 """Degrees of freedom of the ratio 1 with which a finding's own ratio of variances is averaged."""
 CORRECTED = 0.4
 """Intervals are centred at this proportion of the way from average precision to the value without a study's own count.
-That value is too low for good rankings and right for random ones.
+The corrected value is too low for good rankings and right for random ones.
 """
 LEAST_UNITS_OF_CLASS = 5
 """Smallest number of patients with a finding, and of patients without it, for an interval."""

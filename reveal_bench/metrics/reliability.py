@@ -175,7 +175,7 @@ def fleiss_from_sums(sums: FloatArray) -> FloatArray:
 def coincidences(ratings: npt.ArrayLike, *, n_categories: int) -> FloatArray:
     """Return each case's coincidences, (n_cases, n_categories, n_categories): ordered pairs of its ratings.
 
-    Each pair counts 1 / (number of ratings - 1), so that a case's table sums to its number of ratings.
+    Each pair counts 1 / (number of ratings - 1), so the entries of a case's table sum to its number of ratings.
     """
     tally = rating_counts(ratings, n_categories=n_categories)
     n = tally.sum(axis=-1)[:, None, None]

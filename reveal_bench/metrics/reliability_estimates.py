@@ -1,13 +1,12 @@
 """Agreement of any number of readers with intervals over patients.
 
-Conventions as in :mod:`reveal_bench.metrics.estimates`; the metrics are in
-:mod:`reveal_bench.metrics.reliability`. A finding's interval by the jackknife is symmetric on Fisher's scale,
-``arctanh(value)``. The bounds for the mean of k readers are those for one reader, by the formula of Spearman and Brown:
-``r -> k r / (1 + (k - 1) r)``. A macro has ``value - bias +- t se`` on its own scale
-(:mod:`reveal_bench.metrics.jackknife`).
+Conventions as in :mod:`reveal_bench.metrics.estimates`; the metrics are in :mod:`reveal_bench.metrics.reliability`. A
+finding's interval by the jackknife is symmetric on Fisher's scale, ``arctanh(value)``. The bounds for the mean of k
+readers follow from those for one reader by the formula of Spearman and Brown: ``r -> k r / (1 + (k - 1) r)``. A macro
+has ``value - bias +- t se`` on its own scale (:mod:`reveal_bench.metrics.jackknife`).
 
-Supporting patients are those with two equal ratings outside the most common category. A finding has no interval if
-fewer than :data:`LEAST_UNITS_OF_READERS` support it, or if at most one patient has unequal ratings. A macro has no
+Supporting patients are those with two equal ratings that are not in the most common category. A finding has no interval
+if fewer than :data:`LEAST_UNITS_OF_READERS` support it, or if at most one patient has unequal ratings. A macro has no
 interval if no finding has that many, if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO`
 patients support some finding, or if readers always agree on some finding.
 """
@@ -165,7 +164,8 @@ def _terms(part: str, codes: IntArray, n_categories: int) -> FloatArray:
         return fleiss_sums(codes, n_categories=n_categories)
     if part == "coincidences":
         return coincidences(codes, n_categories=n_categories)
-    return icc_sums(np.where(codes < 0, np.nan, codes - n_categories // 2))  # near 0, so that squares stay small
+    # Centred near 0, so that squares stay small
+    return icc_sums(np.where(codes < 0, np.nan, codes - n_categories // 2))
 
 
 def _summed(rows: FloatArray, places: IntArray, shape: tuple[int, int]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Scores of groups (findings, labels or criteria) by one metric, with the evidence for their intervals."""
+"""Scores of groups (findings, labels or criteria) by one metric, with the inputs of their intervals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Resampled(Protocol):
         ...
 
     def left_out(self) -> FloatArray | None:
-        """Return the values without each unit, (n_units, n_groups); None if they would cost too much."""
+        """Return the values without each unit, (n_units, n_groups); None if computing them would take too long."""
         ...
 
     def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:

@@ -33,7 +33,7 @@ def scale_text(metrics: Iterable[str]) -> str:
     """
     others = {METRICS[metric].family == "lesions" for metric in metrics if METRICS[metric].high > 1}
     words = [
-        "false alarms of each finding per image, all else in" if are_alarms else "ratings on their scale and"
+        "false alarms of each finding per image, everything else in" if are_alarms else "ratings on their scale and"
         for are_alarms in sorted(others)
     ]
     return " ".join([*words, "percent"]) + "," * bool(words)

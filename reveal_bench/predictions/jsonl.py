@@ -5,12 +5,12 @@ Conventions
 The parser of every format yields :class:`RawPrediction` objects, whose `fields` have the names and shapes of the JSONL
 format, so that one set of checks serves all formats. An entry that the parser cannot convert is reported in the log.
 
-orjson refuses NaN, Infinity, invalid UTF-8 and unescaped control characters, but of duplicate keys silently keeps the
-last. Dropped keys are detected by counting quotation marks: every string has two, plus one for each ``\"`` in it. The
-parsed value, written as JSON again, has fewer than the text only if a key and its value were dropped. An escape
-``\u0022`` would make the counts disagree, so text that contains it is read by the slower standard library. Text that
-orjson refuses is also read by the standard library, whose errors name the problem. The standard library accepts NaN, so
-that the checks can report the field that contains NaN.
+orjson refuses NaN, Infinity, invalid UTF-8 and unescaped control characters, but silently keeps only the last of
+duplicate keys. Dropped keys are detected by counting quotation marks: every string has two, plus one for each ``\"`` in
+it. The parsed value, written as JSON again, has fewer quotation marks than the text only if a key and its value were
+dropped. An escape ``\u0022`` would make the counts disagree, so text that contains it is read by the slower standard
+library. Text that orjson refuses is also read by the standard library, whose errors name the problem. The standard
+library accepts NaN, so that the checks can report the field that contains NaN.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class LintProblem:
 
 @dataclass(frozen=True)
 class LintReport:
-    """The linter's report on one file.
+    """Report of the linter on one file.
 
     Attributes
     ----------

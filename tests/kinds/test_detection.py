@@ -136,7 +136,7 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert 0.6 < figures["ap_50", "macro"] <= 1
     assert 0.8 < figures["lesion_sensitivity", "macro"] <= 1
     table = call("score", files[0], folder, *words).stdout
-    assert "false alarms of each finding per image, all else in percent, with 95% intervals (shifted)" in table
+    assert "false alarms of each finding per image, everything else in percent, with 95% intervals (shifted)" in table
     assert re.search("finding +n +AP 50 +CPM", table)
     strata = json.loads(call("score", files[0], folder, *words, "--strata", "--json").stdout)["strata"]
     assert any(name.startswith("size: ") for name in strata)
@@ -371,7 +371,7 @@ def test_near_miss_files_are_refused_with_the_next_step(root: Path, files: tuple
         rb.convert(other, folder, split="released")
     with pytest.raises(ArgumentError, match="where numbers count from 0, `first_category` must be 0, got 0"):
         rb.convert([{**entries[0], "category_id": 0}], folder, categories=["Effusion", "Mass"])
-    with pytest.raises(ArgumentError, match=r"are rows for rb\.convert, with boxes='xyxy' and `categories`"):
+    with pytest.raises(ArgumentError, match=r"are converted by rb\.convert with boxes='xyxy' and `categories`"):
         rb.score(output, folder, split="released")
     corners = [{**one, "bbox": [*one["bbox"][:2], one["bbox"][0] + one["bbox"][2], one["bbox"][1] + one["bbox"][3]]}
                for one in entries]  # fmt: skip

@@ -97,7 +97,7 @@ class DetectionQuestions(ImageQuestions["DetectionManifest"]):
 
     @override
     def manifest_disclosure(self, asks: str) -> str:
-        """Return the sentence that every finding is asked of every image."""
+        """Return the sentence that a model is asked for every finding of every image."""
         return "The manifest asks for every finding of every image, so it does not reveal which are present."
 
 
@@ -250,7 +250,7 @@ class DetectionExchange(ImageExchange):
 
 
 class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "DetectionRows"]):
-    """Release of scores of detection."""
+    """Release policy for scores of detection."""
 
     primary: ClassVar = "ap_50"
     metrics: ClassVar = ("ap_50", "cpm")
@@ -342,10 +342,10 @@ def _fields(one: object) -> Row:
         return dict(one)
     if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
         rule = (
-            "must have a list of (box, score), or of fields of a line, for each finding of an image; boxes, labels and "
+            "must have a list of (box, score), or of fields of a line, for each finding of an image; torchvision's "
+            "boxes, labels and scores are converted by rb.convert with boxes='xyxy' and `categories`: see "
+            "docs/detection.md"
         )
-        rule += "scores as torchvision gives them are rows for rb.convert, with boxes='xyxy' and `categories`: see "
-        rule += "docs/detection.md"
         raise ArgumentError("predictions", rule, repr(one)[:80])
     box, score = one
     return {"box": list(box), "score": score}

@@ -40,9 +40,9 @@ def answers_of_detections(
     records: Sequence[LocalizationRecord],
     rows: DetectionRows,
 ) -> dict[str, list[CaseAnswer]]:
-    """Return image -> answers: one for each finding that the system marked at its threshold, or that is present.
+    """Return image -> answers: one for each finding that the system marked at its threshold or that is present.
 
-    An answer is right if every lesion of the finding is hit, by IoU of a half, and nothing else is marked.
+    An answer is right if every lesion of the finding is hit, by an IoU of a half, and nothing else is marked.
     """
     hits = rows.mark_hit[RULES.index(SHOWN_BY)]
     lesions = np.zeros(rows.known.shape, np.int64)

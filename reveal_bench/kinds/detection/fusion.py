@@ -1,4 +1,4 @@
-"""Fusion of several readers' boxes into the reference of an image whose source has no consensus.
+"""Fusion of several readers' boxes into the reference of an image, for sources without a consensus.
 
 Ways
 ----
@@ -10,7 +10,7 @@ Ways
   Otherwise, the box starts a new lesion. All lesions are kept.
 
 Readers' drawings stay in the record next to the reference. A finding that nobody drew keeps its label. Under
-``majority``, a finding that was drawn, but not by two readers in the same place, becomes unknown.
+``majority``, a finding that was drawn, but not by two readers at the same location, becomes unknown.
 """
 
 from __future__ import annotations

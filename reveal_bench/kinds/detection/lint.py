@@ -36,7 +36,7 @@ from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
 MOST_ON_IMAGE = 100
-"""Most detections of one finding on one image; COCO's evaluation has the same limit."""
+"""Largest number of detections of one finding on one image; COCO's evaluation has the same limit."""
 _FEW = 20  # with fewer entries, equal scores are not reported
 _PLACES = ("point", "box", "rle", "polygons")
 

@@ -244,7 +244,7 @@ class DetectionRows(Rows):
         ]
 
     def matched(self, finding: str, units: IntArray | None = None) -> Matched:
-        """Return the detections and lesions of one finding, on the images where the finding is known."""
+        """Return the detections and lesions of one finding, on the images in which the finding is known."""
         code = self.findings.index(finding)
         images = np.flatnonzero(self.known[:, code])
         place = np.full(len(self), -1)
@@ -373,7 +373,7 @@ def score_detections(
     ------
     ValueError
         If the criterion is unknown, or is "mask" and a lesion has no mask of its own; if an image is listed twice, a
-        detection has no score or place, or a threshold is out of range or names an unknown finding.
+        detection has no score or location, or a threshold is out of range or names an unknown finding.
     """
     images = {record.image_id: i for i, record in enumerate(records)}
     if len(images) != len(records):

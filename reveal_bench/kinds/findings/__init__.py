@@ -165,7 +165,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def manifest_disclosure(self, asks: str) -> str:
-        """Return the sentence that every label is asked of every study."""
+        """Return the sentence that a model is asked for every label of every study."""
         return "The manifest asks for every label of every study, so it does not reveal which are present."
 
     @override
@@ -229,7 +229,9 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Return one line for `answer`: label -> probability, a list of the labels present, or a line's fields."""
+        """Return one line for `answer`, which is a mapping of labels to probabilities, a list of the labels present, or
+        a line's fields.
+        """
         if isinstance(answer, Mapping) and answer.get("abstain") is False:
             answer = {name: value for name, value in answer.items() if name != "abstain"}
         if isinstance(answer, Mapping) and not {"labels", "probabilities", "abstain"} & answer.keys():
@@ -329,7 +331,7 @@ class FindingsExchange(AnnotationExchange["StudyRecord", "FindingsPrediction", "
 
 
 class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"]):
-    """Release of scores of studies."""
+    """Release policy for scores of studies."""
 
     primary: ClassVar = "f1"
     metrics: ClassVar = (*RELEASED_PER_LABEL, "auroc")

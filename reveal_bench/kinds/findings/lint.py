@@ -30,7 +30,8 @@ from reveal_bench.predictions.tables import open_rows, row_values
 
 _FIELDS = ("study_id", "labels", "probabilities")
 _MOST_COLUMNS = 200
-_MOST_SEARCHED = 100  # maximum number of unknown names with a suggested spelling: each search takes milliseconds
+# Maximum number of unknown names for which similar spellings are searched, because each search takes milliseconds
+_MOST_SEARCHED = 100
 
 
 def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = LintOptions()) -> LintReport:
@@ -219,7 +220,7 @@ class StudyChecker:
                 self._error(entry, "wrong-type", field, "must be a number", value)
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
-            elif not 0 <= value <= 1:  # including integers too large for a float
+            elif not 0 <= value <= 1:  # also for integers too large for a float
                 self._error(entry, "score-range", field, "must be in [0, 1]", value, _score_hint(value))
             else:
                 values[label] = float(value)

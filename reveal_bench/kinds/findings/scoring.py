@@ -8,7 +8,7 @@ thresholds that the submission fixed beforehand (0.5 by default). If probabiliti
 precision are added; a study without a prediction then has probability 0. `cohen_kappa` compares the submission with the
 consensus (as in paper 004).
 
-A *stratum* is a part of the studies, defined by the readers' agreement, by view, or by the number of findings.
+A *stratum* is a part of the studies, defined by the readers' agreement, the view or the number of findings.
 
 All systems, metrics and labels use the same replicates of patients (or studies), so that differences are paired.
 Replicates weight the patients' counts, see :mod:`reveal_bench.metrics.labels`; nothing is scored again. Metrics of
@@ -139,7 +139,7 @@ class StudyRows(Rows):
         """Return the expected scores of labels drawn at random as often as studies have them.
 
         F1 and recall equal the labels' mean proportion, kappa is 0 and AUROC 0.5. With one or two labels, F1 and recall
-        are left out, since they would reveal how many studies have these labels.
+        are left out, because they would reveal how many studies have these labels.
         """
         columns = [self.labels.index(label) for label in groups]
         if not columns:

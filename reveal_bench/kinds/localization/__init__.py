@@ -197,7 +197,7 @@ class LocalizationExchange(ImageExchange):
 
 
 class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "CaseRows"]):
-    """Release of scores of localization."""
+    """Release policy for scores of localization."""
 
     primary: ClassVar = "point_hit"
     fallback_metrics: ClassVar = ("grid_hit",)
@@ -226,7 +226,7 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
 
     @override
     def largest_cell(self, manifest: ImageManifest) -> tuple[int, str]:
-        """Return the number of cases of the finding that is asked for most often."""
+        """Return the number of cases of the finding that has the most questions."""
         [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
         return n, f"cases of {finding}, the most of any finding"
 

@@ -268,9 +268,6 @@ def masks_from_text(
     sizes : (height, width) of each mask
     most_runs : largest number of runs in one mask
 
-    Raises
-    ------
-    ValueError
         If offsets do not fit the text, or a mask is malformed, does not fill its size or has too many runs.
     """
     if len(offsets) != len(sizes) + 1 or offsets[0] != 0 or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():

@@ -165,8 +165,8 @@ def drawn_predictions(
 def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
     """Return (predictions, losses): one prediction per image and finding, and sentences on the losses.
 
-    Masks and contours of several instances become their union. All points are kept. Of several boxes only the one with
-    the highest score is kept, the first if scores are equal.
+    Masks and contours of several instances become their union. All points are kept. If a finding has several boxes,
+    only the one with the highest score is kept, or the first of equal scores.
     """
     together: dict[tuple[str, str], list[Drawing]] = defaultdict(list)
     for drawing in annotations.drawings:
@@ -268,7 +268,7 @@ def image_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRe
 
 
 def predictions_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
-    """Return a reader's drawings as predictions: the mask, or else a box around all boxes."""
+    """Return a reader's drawings as predictions, each the mask or otherwise a box around all boxes."""
     return [
         LocalizationPrediction(record.image_id, finding, mask=one.rle, box=None if one.rle else one.bbox_xywh)
         for finding, one in drawn.items()

@@ -72,7 +72,7 @@ class Draft:
     """A checked prediction. `row` is None for an unknown image, and `finding` is None for an unknown finding.
 
     `filled` is the mask made from the contours of its image and finding, and `area` the area of its mask; both are None
-    until known. Geometry with valid numbers is kept even if it is outside the image, so that patterns can be
+    until known. Geometry with valid numbers is kept even if it is outside the image, so that patterns of errors can be
     recognised.
     """
 
@@ -135,7 +135,7 @@ class EntryChecker:
         self._names = _FILE_NAMES.get(file_format, {})
         self._min_vertices = 2 if file_format == "chexlocalize-annotations" else 3
         self._findings: dict[str, str | None] = {name: name for name in manifest.findings}
-        self._sizes: dict[tuple[int, int], tuple[int, int]] = {}  # so that equal sizes share one object
+        self._sizes: dict[tuple[int, int], tuple[int, int]] = {}  # so that equal sizes are stored once
         self._sorted_ids = sorted(manifest.rows)
         self._unknown_ids: dict[str, str] = {}  # hints for unknown ids that occur several times
         self._name_hints: dict[str, str] = {}
@@ -265,7 +265,7 @@ class EntryChecker:
         return finding
 
     def _numbers(self, entry: RawPrediction, field: str, value: object, names: tuple[str, ...]) -> list[float] | None:
-        """Return `value` as finite numbers, one per name."""
+        """Return `value` as a list of finite numbers, one for each of the names."""
         if not isinstance(value, list) or len(value) != len(names):
             self.error(entry, "wrong-type", field, f"must be [{', '.join(names)}]", value)
             return None
@@ -300,7 +300,7 @@ class EntryChecker:
         value = entry.fields["points"]
         most = self._limits.points
         if not isinstance(value, list) or not 1 <= len(value) <= most:
-            rule = "one point [x, y]: more are not accepted here" if most == 1 else f"1 to {most} points [x, y]"
+            rule = "one point [x, y]: only one is accepted here" if most == 1 else f"1 to {most} points [x, y]"
             self.error(entry, "wrong-type", "points", f"must be a list of {rule}", value)
             return ()
         points = [self._point(entry, f"points[{i}]", item, row) for i, item in enumerate(value)]
@@ -453,7 +453,7 @@ _RESIZED_SIDES = (224, 256, 320, 336, 384, 448, 512, 768, 1024)
 
 
 def cell_hint(cell: str, grid: Grid) -> str:
-    """Return how to write a cell that has its parts exchanged, is in small letters or belongs to a finer grid."""
+    """Return how to write a cell whose parts are exchanged, whose letter is small, or which belongs to a finer grid."""
     plain = cell.strip().upper()
     for guess in (plain, plain[::-1]):
         if guess in grid.cells:

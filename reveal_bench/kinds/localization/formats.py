@@ -13,8 +13,8 @@ CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
     annotations     {image_id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}
 
 An empty list of points or contours is not a prediction. COCO results are a list of ``{"image_id", "category_id", "bbox"
-| "segmentation", "score"}``. A results file does not carry its categories: ``category_id`` must be the finding's name,
-since a number could count from 0 or from 1, in any order; ``category``, ``name`` or ``finding`` may hold the name
+| "segmentation", "score"}``. A results file does not contain its categories, so ``category_id`` must be the finding's
+name; a number could count from 0 or from 1, in any order. The name may be in ``category``, ``name`` or ``finding``
 instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
 
 To add a field, extend :data:`FIELDS` here, the rules in ``checks.py``, the columns in ``predictions/tables.py``, and
@@ -195,7 +195,7 @@ def read_entries(
 
 
 def _is_document(head: bytes) -> bool:
-    """Return True if text that begins with `{` is a single object of objects, not one prediction per line."""
+    """Return True if text that begins with `{` is one object that contains objects, not one prediction per line."""
     member = _FIRST_MEMBER.match(head)
     if member is None or member[1].decode("utf-8", "replace") in FIELDS or b'"image_id"' in head:
         return member is not None and member[1] in _COCO_DATASET

@@ -1,12 +1,12 @@
 """Linter of localization files, which reports all problems in one pass and knows only the public manifest.
 
-The linter never sees a reference, so its reports may be shown to anyone. It returns either a report with errors and no
-predictions, or a report without errors whose predictions can be scored unchanged.
+The linter never sees a reference, so its reports may be shown to anyone. The linter returns either a report with errors
+and no predictions, or a report without errors whose predictions can be scored unchanged.
 
-This module runs the steps in order and has the checks that need several predictions: masks (whose run lengths are read
-all at once), duplicates, pairs that are not asked, missing pairs. It also contains the checks that need the whole file:
-suspicious patterns of coordinates, collapsed predictions, and statistics. A pattern is a warning, never an error,
-because an odd file may be correct. All rules: :data:`reveal_bench.predictions.rules.RULES`.
+This module runs the steps in order and contains the checks that compare several predictions: masks (whose run lengths
+are read all at once), duplicates, and pairs that are not asked or missing. It also contains the checks that need the
+whole file: suspicious patterns of coordinates, collapsed predictions, and statistics. A pattern is a warning, never an
+error, because an odd file may be correct. All rules: :data:`reveal_bench.predictions.rules.RULES`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from reveal_bench.predictions.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.words import count_text
 
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-"""Bounds of the histogram of mask area / image area; empty masks have their own bin."""
+"""Bounds of the histogram of mask area / image area; empty masks are counted separately."""
 
 _FEW = 10  # smallest number of located predictions for reporting a pattern of coordinates
 _RESIZED_TO = 1024
@@ -99,7 +99,7 @@ _answer = attrgetter("points", "cell", "box", "rle", "polygons")
 def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Any, int, int]]:
     """Return finding -> (most common answer without its score, its frequency, number of answers).
 
-    Empty masks do not count, because they say that there is nothing to show.
+    Empty masks are not counted, because they mean that the finding is absent.
     """
     alike: dict[str, Counter[Any]] = defaultdict(Counter)
     for draft in drafts:
@@ -232,7 +232,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
 
 
 def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:
-    """Yield a problem for each mask with too many runs; checked after the masks of a pair were united."""
+    """Yield a problem for each mask with too many runs, after all masks of a pair were united."""
     masks = ((p.line, p.mask) for p in predictions if p.mask is not None and len(p.mask.counts) > limits.mask_runs)
     counted = ((line, _count_runs(mask)) for line, mask in masks)
     for line, n_runs in islice(((line, n) for line, n in counted if n > limits.mask_runs), limits.problems):
@@ -242,7 +242,7 @@ def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits,
 
 
 def _count_runs(rle: Rle) -> int:
-    """Return the number of runs in the text of a mask, which is the number of characters that end a code."""
+    """Return the number of runs in the text of a mask, which is the number of characters at which a code ends."""
     text = np.frombuffer(rle.counts.encode(), np.uint8)
     return int(np.count_nonzero((text - 48) & 0x20 == 0))
 
@@ -261,7 +261,7 @@ def check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
 
 
 def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limits, log: ProblemLog) -> None:
-    """Turn the contours of each asked pair into one mask, and store it in the first draft of the pair."""
+    """Turn all contours of each asked pair into one mask, and store the mask in the first draft of the pair."""
     by_pair: dict[Pair, list[Draft]] = {}
     for draft in drafts:
         pair = _pair(draft)
@@ -339,7 +339,7 @@ def note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
 
 
 def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
-    # Empty masks of findings that are not asked are normal: CheXlocalize files hold all findings
+    # empty masks of findings that are not asked are normal, because CheXlocalize files contain all findings
     superfluous = [draft for draft in drafts if _pair(draft) is not None and not draft.is_asked and draft.area != 0]
     if superfluous:
         first = superfluous[0]

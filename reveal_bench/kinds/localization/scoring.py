@@ -4,7 +4,7 @@ Conventions
 -----------
 There is one row per image x finding whose reference is not empty (and, if a benchmark asks for all findings, per
 predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission if at least one of
-its predictions has what the metric needs; a metric that does not apply is absent from the rows.
+its predictions contains what the metric needs; metrics that do not apply are absent from the rows.
 
 A prediction of another type is converted for point and cell metrics. The point of a box is its centre, the point of a
 cell its centre in the full image, the point of a mask its deepest pixel. The cell of a point is the cell that contains
@@ -15,7 +15,7 @@ boxes, against the tight box of the reference. The row says which type was used.
 miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 only in `mask_iou_all`. With ``missing="empty"``, as
 in the published code, an absent mask counts as an empty one.
 
-References without a mask are boxes, one per instance (sources that draw nothing else). Points and cells are scored
+References without a mask are boxes, one per instance, from sources that draw only boxes. Points and cells are scored
 against the union of the boxes, which contains a pixel if a box contains its centre (:mod:`reveal_bench.masks`). A box
 is scored against the tight box around all boxes, just as a mask reference is reduced to its tight box. So if a finding
 has several boxes, a box around one of them cannot reach an IoU of 1. A mask is not compared with boxes: for such
@@ -101,7 +101,7 @@ def list_cases(records: Sequence[LocalizationRecord]) -> list[Case]:
 
 
 def _each_case(records: Iterable[LocalizationRecord], also: Collection[tuple[str, str]]) -> Iterator[Case]:
-    """Yield the cases; pairs (image_id, finding) in `also` without a drawing are cases with an empty mask, too."""
+    """Yield the cases; pairs (image_id, finding) in `also` without a drawing are cases with an empty reference."""
     seen: set[str] = set()
     for record in records:
         if record.image_id in seen:
@@ -145,7 +145,7 @@ _NEEDED = {
     "grid_chance": "", "point_hit": "answer", "grid_hit": "answer", "mask_iou": "mask", "mask_iou_all": "mask",
     "box_iou": "box",
 }  # fmt: skip
-"""Metric -> the part of a prediction that at least one case must have for the metric to apply."""
+"""Metric -> part of a prediction without which the metric does not apply, unless another case has it."""
 _TEXT_AT_ONCE = 2 << 20
 """Characters of run-length strings that are unpacked together; limits memory to about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
@@ -153,7 +153,7 @@ _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is n
 
 @dataclass(frozen=True, repr=False)
 class CaseRows(Rows):
-    """Per-case rows of one submission.
+    """Rows of one submission, one per case.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class CaseRows(Rows):
     image_ids, patient_ids, case_findings : lists (n_cases,)
     point_kinds, cell_kinds : lists (n_cases,)
         The part scored as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none". A
-        named cell that is the point's own cell counts as the point's.
+        named cell that contains the point counts as the point's.
     values : dict from metric to float array (n_cases,)
     all_images : every (image_id, patient_id) of the split, with or without rows: the units that are resampled
     notes : sentences needed to interpret the scores
@@ -229,7 +229,7 @@ class CaseRows(Rows):
         return {name: part for name, part in parts.items() if part.any()}
 
     def take(self, part: BoolArray) -> CaseRows:
-        """Return the rows of the cases in `part`."""
+        """Return the rows of only the cases in `part`."""
         kept = np.flatnonzero(part).tolist()
         chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in kept] for name in _TEXTS}
         values = {name: column[kept] for name, column in self.values.items()}
@@ -247,7 +247,7 @@ class CaseRows(Rows):
     @classmethod
     @override
     def answers(cls, systems: Sequence[CaseRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """Return each system's values on the cases that any system has, (n_systems, n_cases); -1 if undefined."""
+        """Return each system's values on the cases that at least one has, (n_systems, n_cases); -1 if undefined."""
         wanted, scored = set(groups), []
         for rows in systems:
             cases = zip(rows.image_ids, rows.case_findings, rows.values[metric].tolist(), strict=True)
@@ -271,7 +271,7 @@ class CaseRows(Rows):
 
     @override
     def without(self, questions: Collection[tuple[str, str]]) -> CaseRows:
-        """Return the rows except those of `questions`, pairs (image_id, finding); `presence` becomes None."""
+        """Return the rows without those of `questions`, pairs (image_id, finding); `presence` becomes None."""
         chosen = frozenset(questions)
         pairs = zip(self.image_ids, self.case_findings, strict=True)
         return replace(self.take(np.array([pair not in chosen for pair in pairs], bool)), presence=None)
@@ -520,7 +520,7 @@ def summarize(
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
 ) -> list[Estimate]:
-    """Return the mean per finding and the macro of every metric; all 95% intervals come from the same replicates.
+    """Return the macro of every metric and its mean per finding; all 95% intervals come from the same replicates.
 
     Parameters
     ----------

@@ -275,7 +275,7 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
 
 
 class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
-    """Release of scores of tasks."""
+    """Release policy for scores of tasks."""
 
     primary: ClassVar = "rubric_mean"
     metrics: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")

@@ -42,7 +42,7 @@ _SAME_SHARE, _SAME_LEAST = 0.9, 20
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """Limits of one answer: characters of its text and of a box's label, and the number of boxes."""
+    """Limits of one answer: characters of its text and of each box's label, and number of boxes."""
 
     characters: int = 20_000
     label_characters: int = 200
@@ -172,7 +172,7 @@ class AnswerChecker:
         return task
 
     def _text(self, entry: RawPrediction, field: str, value: Any, most: int, *, is_line: bool = False) -> str | None:
-        """Return `value` if it is text without hidden characters, and on one line if that is required."""
+        """Return `value` if it is text without hidden characters, and on a single line if that is required."""
         if not isinstance(value, str):
             rule = "missing-field" if value is None else "wrong-type"
             self._error(entry, rule, field, "must be a text", value)

@@ -104,7 +104,7 @@ class Rating:
 
     @property
     def content(self) -> int | None:
-        """Smallest of process, execution and synthesis; None unless all three are scored (paper 001)."""
+        """Smallest of process, execution and synthesis; None unless all three have a score (paper 001)."""
         scores: list[int | None] = [getattr(self, name) for name in CONTENT_CRITERIA]
         known = [score for score in scores if score is not None]
         return min(known) if len(known) == len(CONTENT_CRITERIA) else None
@@ -112,7 +112,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuestion:
-    """The public part of one task.
+    """Public part of one task.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ def rated_answers(ratings: Iterable[Rating]) -> list[Answer]:
 
 
 def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[Answer]) -> npt.NDArray[np.float64]:
-    """Return one reader's scores of `answers`, for the functions of :mod:`reveal_bench.metrics.ordinal`.
+    """Return the scores that one reader gave to `answers`, for the functions of :mod:`reveal_bench.metrics.ordinal`.
 
     Parameters
     ----------

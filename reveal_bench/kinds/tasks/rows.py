@@ -141,7 +141,7 @@ def rating_row(rating: Rating) -> Row:
 def blank_task(row: Row) -> Row:
     """Return a task's row without reference answer, tags and scores of the question, and hashes of source files.
 
-    Tags and scores are left out because people who knew the answers may have given them.
+    Tags and scores are left out because they may have been given by people who knew the answers.
     """
     return {
         **row,

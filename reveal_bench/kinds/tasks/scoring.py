@@ -71,7 +71,7 @@ _AGREEMENT: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 @dataclass(frozen=True, repr=False)
 class RubricRows(Rows):
-    """Ratings of one submission, task by task.
+    """Ratings of one submission, one row per task.
 
     Attributes
     ----------
