@@ -14,10 +14,10 @@ signed with both the old and the new key. So anyone who trusts the first key can
 successors.
 
 There are two kinds of receipts, distinguished by `schema` and `part`: receipts of public scores, and receipts of
-*final* scores, computed on patients held back until a round ends. A final receipt is signed when the scores are
-computed, and handed out when they are shown. The next receipt contains its hash, which proves that the final receipt
-did not change in between. A few rounded scores could be guessed by trying values until the hash matches, so a final
-receipt also contains a `blind`, 32 random bytes in hexadecimal.
+*final* scores, which are computed on patients held back until a round ends. A final receipt is signed when the scores
+are computed, and handed out when they are shown. The next receipt contains its hash, which proves that the final
+receipt did not change in between. A few rounded scores could be guessed by trying values until the hash matches, so a
+final receipt also contains a `blind`, 32 random bytes in hexadecimal.
 
 What a receipt proves depends on the origin of the key. If a receipt is checked with the key inside it, the check proves
 that nothing was changed since signing, but not who signed; compare the key with one that the leaderboard published.

@@ -132,7 +132,7 @@ def _decrease(model: FloatArray, human: FloatArray) -> FloatArray:
 
 
 def _intervals(replicates: FloatArray) -> Intervals:
-    with np.errstate(invalid="ignore"):  # means of infinities, which are not used
+    with np.errstate(invalid="ignore"):  # no warning about means of infinities, which are not used
         return find_intervals(np.full(replicates.shape[1], np.nan), replicates, interval="chexlocalize")
 
 

@@ -148,8 +148,8 @@ def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
 
 def _froc(name: str, words: str) -> Metric:
     return _detection(name, f"Sensitivity at {words}", "FROC, by the centre of a box; LUNA16, MONAI",
-                      f"share of lesions found at {words} false alarms of the finding per image, between thresholds by "
-                      "straight lines",
+                      f"proportion of lesions found at {words} false alarms of the finding per image, interpolated "
+                      "linearly between thresholds",
                       "MONAI")
 
 

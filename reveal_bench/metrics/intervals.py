@@ -8,12 +8,12 @@ replicate without a value; it is left out and counted. Bounds are those of the c
 Sources: jackknife, the default for scores, see :mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000
 (section 3.3) and 002 (Results), interpolated linearly between order statistics. Shifted: percentiles minus three times
 the bias seen in the replicates, once for the replicates' own bias and twice for that of the value in the data. Efron
-(1982, chapter 5) subtracts the second bias once. For average precision, it is twice as large (docs/statistics.md),
-because the best of several precisions, which replaces each, approaches its true value more slowly than a mean does. If
-few patients support a score, the percentiles are widened around the replicates' mean, as for Student's t. BCa: Efron
-and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled units in
-equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize: `eval.py` of
-rajpurkarlab/cheXlocalize.
+(1982, chapter 5) subtracts the second bias once. For average precision, this bias is twice as large
+(docs/statistics.md), because the best of several precisions, which replaces each, approaches its true value more slowly
+than a mean does. If few patients support a score, the percentiles are widened around the replicates' mean, as for
+Student's t. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over
+resampled units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`.
+chexlocalize: `eval.py` of rajpurkarlab/cheXlocalize.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ def find_intervals(
 
 
 def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
-    """Return the intervals of a macro and its groups, without bounds for groups with fewer than LEAST_UNITS patients.
+    """Return the intervals of a macro and its groups, with NaN bounds for groups with fewer than LEAST_UNITS patients.
 
     The macro keeps its interval if any group does.
 
@@ -316,7 +316,7 @@ def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Interv
 
 
 def drop_wide_intervals(intervals: Intervals, bounds: tuple[float, float]) -> Intervals:
-    """Return the intervals without bounds that cover more than WIDEST of a scale with two ends, with the reason.
+    """Return the intervals; those that cover more than WIDEST of a scale with two ends get NaN bounds and a reason.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def drop_wide_intervals(intervals: Intervals, bounds: tuple[float, float]) -> In
 
 
 def with_width(intervals: Intervals) -> Intervals:
-    """Return the intervals without bounds if all replicates agree, which says nothing about other patients."""
+    """Return the intervals, with NaN bounds where all replicates agree and so say nothing about other patients."""
     return _without(intervals, ~(intervals.low < intervals.high))
 
 

@@ -30,9 +30,9 @@ sum d**2``. These are few if a few patients decide the score.
   has at most :data:`FREEDOM_PER_ERROR` degrees of freedom for each expected error; the expected number of errors is
   ``sum n m (1 - m)``, and at least :data:`LEAST_ERRORS`. With few patients, F1 is too low on average, because 2 TP /
   (2 TP + FP + FN) is concave in TP; the centre of the interval is raised by this bias, computed at m.
-* A macro of a score whose scale goes below 0, such as kappa or AC1, or has no bounds, is ``value - bias +- t se`` on
-  its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife. The scale of
-  the macro of kappa begins at the mean of its findings' lowest kappas.
+* A macro of a score without bounds, or with a scale that goes below 0, such as kappa or AC1, is ``value - bias +- t
+  se`` on its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife. The
+  scale of the macro of kappa begins at the mean of its findings' lowest kappas.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; or on its own scale if it has no bounds, such as a difference.
 * The macro of one finding has the interval of that finding.
@@ -76,8 +76,8 @@ FEW = "too few patients"
 LEAST_UNITS = 10
 """Smallest number of supporting patients for an interval of a score."""
 LEAST_UNITS_OF_SHARE, LEAST_UNITS_OF_F1, LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 5, 8, 12, 15
-"""The same limit for scores of one finding: a mean of rows that are 0 or 1; F1; kappa, or another score whose scale
-goes below 0; and IoU, or another mean of rows that are not 0 or 1.
+"""The same limit for scores of one finding, in this order: a mean of rows that are 0 or 1; F1; kappa, or another score
+whose scale goes below 0; and IoU, or another mean of rows that are not 0 or 1.
 """
 LEAST_UNITS_IN_MACRO = 5
 """The same limit for every finding of a score that is derived from macros."""
@@ -377,7 +377,7 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
     left_out = evidence.left_out[:, averaged]
     left_out = np.where(
         np.isnan(left_out) | (behind == 1), values[averaged], left_out
-    )  # a finding's only patient does not deviate
+    )  # with only one patient, a finding has no deviation
     centre = left_out.mean(axis=0)
     deviations = (left_out - centre) / width
     covariance = (n - 1) / n * deviations.T @ deviations

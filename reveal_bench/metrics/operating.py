@@ -220,8 +220,8 @@ def predictive_bounds(
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the bounds of positive and of negative predictive value at a prevalence.
 
-    PPV is ``1 / (1 + odds * (1 - specificity) / sensitivity)``, with the odds against the finding; NPV likewise. The
-    cases with and without the finding are assumed to be independent.
+    PPV is ``1 / (1 + odds * (1 - specificity) / sensitivity)``, with the odds against the finding; NPV is computed in
+    the same way. The cases with and without the finding are assumed to be independent.
     """
     odds = (1 - prevalence) / prevalence
     ppv = ratio_bounds(_complement(specificity), sensitivity)

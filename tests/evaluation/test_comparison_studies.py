@@ -225,7 +225,7 @@ def test_systems_of_other_data_are_refused(changes: dict[str, object], rule: str
 
 def test_nothing_to_compare_is_refused() -> None:
     draw = {"metrics": ["f1"], "resampling": Resampling(5)}
-    with pytest.raises(ValueError, match="`systems` must contain at least one system"):
+    with pytest.raises(ValueError, match="`systems` must hold at least one system"):
         resample_studies([], labels=LABELS, **draw)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="on at least one study"):
         resample_studies([system(1).take(np.zeros(N, bool))], labels=LABELS, **draw)  # type: ignore[arg-type]

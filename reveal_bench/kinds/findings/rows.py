@@ -163,12 +163,12 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
     if row["labels"] != sorted(set(row["labels"])):
         yield "labels", "must be in order, each once", str(row["labels"])
     if lone := conflict((findings[code] for code in row["labels"]), findings):
-        yield "labels", f"must not have {lone} beside another", str(row["labels"])
+        yield "labels", f"must not contain {lone} together with another label", str(row["labels"])
     n_agree = row["n_agree_all"]
     if n_agree is not None and not 0 <= n_agree <= 3:
         yield "n_agree_all", "must be from 0 to 3", str(n_agree)
     if n_agree is not None and row["agreement"] is not None and N_AGREE_ALL[row["agreement"]] != n_agree:
-        yield "agreement", f"must fit `n_agree_all`, which is {n_agree}", AGREEMENTS[row["agreement"]]
+        yield "agreement", f"must agree with `n_agree_all`, which is {n_agree}", AGREEMENTS[row["agreement"]]
 
 
 @dataclass

@@ -301,7 +301,7 @@ def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArr
     runs[offsets[:-1]] = ends[offsets[:-1]]
     values = runs.copy()
     values[2:] -= runs[:-2]  # a code is the difference from the run two places before
-    for place in range(3):  # except the first three of a mask
+    for place in range(3):  # the first three codes of a mask are not differences
         early = offsets[:-1] + place
         early = early[early < offsets[1:]]
         values[early] = runs[early]

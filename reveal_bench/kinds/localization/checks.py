@@ -141,7 +141,7 @@ class EntryChecker:
         self._name_hints: dict[str, str] = {}
 
     def check(self, entry: RawPrediction) -> Draft:
-        """Check `entry` and note all of its problems."""
+        """Check `entry` and log all of its problems."""
         fields = entry.fields
         self._check_names(entry)
         draft = Draft(entry.line, entry.path, self._row(entry), self._finding(entry))

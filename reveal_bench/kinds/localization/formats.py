@@ -177,7 +177,7 @@ def read_entries(
     Returns
     -------
     format : str, "unknown" if none fits
-    entries : iterator; entries are read, and problems noted, during iteration
+    entries : iterator; entries are read, and problems logged, during iteration
     """
     if data.startswith(b"PAR1"):
         return "parquet", read_parquet(data, limits, log)

@@ -69,7 +69,7 @@ COLUMNS = (
 
 
 def localization_features(findings: Sequence[str]) -> Features:
-    """Return the Features of the config `localization` for a vocabulary of findings."""
+    """Return the Features of the config `localization` for a benchmark's findings."""
     from datasets import ClassLabel, Features, Image, List, Value
 
     label = ClassLabel(names=list(findings))

@@ -157,7 +157,7 @@ class CaseRows(Rows):
 
     Attributes
     ----------
-    findings : vocabulary, in table order
+    findings : all findings, in table order
     image_ids, patient_ids, case_findings : lists (n_cases,)
     point_kinds, cell_kinds : lists (n_cases,)
         The part scored as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none". A

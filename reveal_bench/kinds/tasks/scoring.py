@@ -102,7 +102,7 @@ class RubricRows(Rows):
 
     @override
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """Return the text criteria, whose mean is the overall score, whatever else is reported."""
+        """Return the text criteria, whose mean is the overall score, for any reported `groups`."""
         return OVERALL_CRITERIA
 
     @override
@@ -116,8 +116,8 @@ class RubricRows(Rows):
     ) -> list[Estimate]:
         """Return the estimates of :func:`summarize_rubric`.
 
-        For a stratum, only units that have its tasks are resampled. The overall score is always over its four criteria,
-        whatever `groups` are.
+        For a stratum, only units that have its tasks are resampled. The overall score always averages its four
+        criteria, for any `groups`.
 
         Raises
         ------
