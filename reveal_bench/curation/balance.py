@@ -42,7 +42,7 @@ from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_tabl
 
 SIMULATED = 9_999
 SMALL = 5.0
-"""Expected counts below this are small."""
+"""Expected counts below this limit are small."""
 _SAME = 1e-7  # tables whose log probabilities differ by less are equally probable
 
 

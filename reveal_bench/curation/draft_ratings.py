@@ -149,7 +149,7 @@ class Grader(RetryingClient):
 
 
 def rating_prompt(task: TaskRecord, answer: str, *, with_films: bool = False) -> Prompt[dict[str, Any]]:
-    """Return the prompt that asks to rate an answer to a task; `with_films` means that images precede it."""
+    """Return the prompt that asks to rate an answer to a task; `with_films` means that images precede the prompt."""
     asked = {
         "task": task.prompt,
         "reason_for_the_study": task.indication,

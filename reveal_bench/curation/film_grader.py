@@ -3,9 +3,9 @@
 Conventions
 -----------
 The grader sees the same images as a model that answers the task, followed by the JSON object that
-:class:`reveal_bench.curation.draft_ratings.Grader` sends. The logs in ``<out>/logs`` store its completions, without
-images, under a digest of everything that a completion depends on. An interrupted run therefore requests only the
-missing completions. If an answer cannot be read, the grader is asked again with the reason, a few times.
+:class:`reveal_bench.curation.draft_ratings.Grader` sends. The logs in ``<out>/logs`` store the grader's completions,
+without images, under a digest of everything that a completion depends on. An interrupted run therefore requests only
+the missing completions. If an answer cannot be read, the grader is asked again with the reason, a few times.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class ModelEngine(RetryingClient):
 
 @dataclass(frozen=True, slots=True)
 class UnreadNote:
-    """A reader's note to which the model gave no readable answer; `answer` is a JSON list of all its answers."""
+    """A reader's note without a readable answer of the model; `answer` is a JSON list of all the model's answers."""
 
     study_id: str
     reader: str

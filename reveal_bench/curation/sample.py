@@ -3,7 +3,7 @@
 Paper 004 (section 2.1) sampled 1,000 of 13,735 studies, each of a different patient, in the strata
 :data:`PAPER_STRATA`, so that each of the twelve labels is represented. The paper does not describe how studies are
 drawn within a stratum; the docstring of :func:`draw_sample` describes the method used here. If a stratum has too few
-studies, the shortage is counted, and other strata make up for it only on request.
+studies, the shortage is counted, and other strata compensate for the shortage only on request.
 
 Outputs: ``sample.parquet`` (:class:`~reveal_bench.curation.tables.Sampled`, by study id) and ``set_aside.jsonl``, which
 names the studies that could not be drawn because another study of the same patient was kept.

@@ -4,8 +4,8 @@ The rule (paper 004, section 2.3)
 ---------------------------------
 1. A study is eligible if exactly three readers voted (a published study always states the agreement of three), at least
    `at_least` of them agreed to all suggested labels, and its readers' majority has at least one label.
-2. Every eligible study with a less common label is selected. If these studies exceed the target, a random subset of the
-   target's size is selected, with equal chances.
+2. Every eligible study with a less common label is selected. If these studies are more than the target, a random subset
+   of the target's size is selected, with equal chances.
 3. The other eligible studies follow, those with the most labels first, until the target is met; ties are in random
    order.
 

@@ -16,10 +16,10 @@ of balance are reported but do not influence the choice (section 3).
 Input of ``reveal-bench build``
 ---------------------------------
 ``labels.csv`` has a row per study: its labels, the number of the three readers who agreed to all of them, its half, and
-its demographics. ``mapping.yaml`` declares the meaning of these columns (:mod:`reveal_bench.sources.mapping`). It also
-declares that studies without a row are left out, because the images may cover studies that were not selected. The table
-contains the labels of the holdout, so only the maintainer may have it, and the file's permissions allow only its owner
-to read it.
+its demographics. ``mapping.yaml`` declares the meaning of these columns (:mod:`reveal_bench.sources.mapping`).
+``mapping.yaml`` also declares that studies without a row are left out, because the images may cover studies that were
+not selected. The table contains the labels of the holdout, so only the maintainer may have it, and the file's
+permissions allow only its owner to read it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 LEVEL = 0.05
-"""P values below this are counted; the paper reported none below it."""
+"""P values below this limit are counted; the paper reported none."""
 
 
 def split(

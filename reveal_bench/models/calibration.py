@@ -1,9 +1,9 @@
 """Find a model's convention for coordinates by asking for known positions in drawings.
 
-The drawings contain nothing from a patient or a benchmark. The model is asked about them as about any image, with the
-convention :data:`reveal_bench.models.coordinates.AUTO`: the prompt leaves the convention to the model. The same parser
-reads the answers in every convention. Of the conventions with enough correct answers, the one that puts the answers
-nearest to the rectangles is used.
+The drawings contain nothing from a patient or a benchmark. The model is asked about a drawing as about any image, with
+the convention :data:`reveal_bench.models.coordinates.AUTO`: the prompt leaves the convention to the model. The same
+parser reads the answers in every convention. Of the conventions with enough correct answers, the one that puts the
+answers nearest to the rectangles is used.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _PLACES = (
 )
 """(left, top, width, height) of the rectangles, as fractions of the drawing.
 
-Their positions avoid the middle, and distinguish left from right, up from down, corners from sizes, and one unit from
+The positions avoid the middle, and distinguish left from right, up from down, corners from sizes, and one unit from
 another.
 """
 LEAST_HITS = 6

@@ -22,9 +22,9 @@ For benchmarks of labels, ``predict(images, None)`` gets all images of a study a
 the labels present, or ``probabilities``, a number in [0, 1] for every label. All answers must have the same key.
 Numbers may be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
 
-The callable runs in this process and uses no network. Its answers are stored in a work file in the run folder as they
-come, so that a killed run resumes. The work file stays there with the results, so that repeating the call asks nothing
-again.
+The callable runs in this process and uses no network. The callable's answers are stored in a work file in the run
+folder as they come, so that a killed run resumes. The work file stays there with the results, so that repeating the
+call asks nothing again.
 """
 
 from __future__ import annotations
@@ -145,8 +145,9 @@ def run_callable(
         the questions of a failed batch are then asked again one by one
     name, system, parameters, organization : facts about the model for the run folder; `name` defaults to that of
         `predict`
-    out : run folder to write. Answers are stored there as they come, so that after a kill the same call asks only the
-        remaining questions. Only the type of the callable's errors is stored, because messages may contain paths
+    out : run folder to write. Answers are stored in this folder as they come, so that after a kill the same call asks
+        only the remaining questions. Only the type of the callable's errors is stored, because messages may contain
+        paths
     pictures : source of the images; by default the folder itself
     progress : called with (questions done, all questions)
 

@@ -3,15 +3,15 @@
 Conventions
 -----------
 An export is a self-contained folder, which lmms-eval uses without reveal-bench. ``questions.parquet`` has a row per
-question, with messages as JSON that name images by the SHA-256 of their file. ``pictures/`` has each of these files
-once. The task's YAML file comes with the Python functions that it names. ``run-settings.json`` has everything that the
-import needs, and ``README.md`` has instructions. The only references in an export are the answers of few-shot examples.
+question, with messages as JSON that name images by the SHA-256 of their file. ``pictures/`` has each image file once.
+The task's YAML file comes with the Python functions that it names. ``run-settings.json`` has everything that the import
+needs, and ``README.md`` has instructions. The only references in an export are the answers of few-shot examples.
 
 lmms-eval logs neither the questions nor usable hashes of them. Therefore the *target* of a question, which lmms-eval
 does log, is a digest of the question's messages and the question's id. Samples of another export are refused. lmms-eval
 represents a missing reply as the text ``[LMMS_EVAL_REQUEST_FAILED ...]``; here the question's status is then "failed".
-Only the HTTP status of that text is kept, because the rest may name hosts. lmms-eval sends no `detail` for images, so
-`detail` is "auto" in an export.
+Only the HTTP status in such a text is kept, because the rest of the text may name hosts. lmms-eval sends no `detail`
+for images, so `detail` is "auto" in an export.
 
 File formats and defaults are those of lmms-eval 0.7.3.
 """

@@ -3,8 +3,9 @@
 The curation sends all its text prompts through :class:`ModelClient` (with the SDK ``openai``, extra ``run``), under the
 rules of :mod:`reveal_bench.models.endpoints`. Redirects are not followed. Besides the key, only proxies and
 certificates are taken from the environment, and only for https to another machine. inspect_ai, which sends prompts with
-images, is unsuitable here. Its cache depends on the endpoint's address and on pickled classes of its version. It sends
-a prompt again while the first request is under way. Its errors and transcripts contain the prompts, which are reports.
+images, is unsuitable here. The cache of inspect_ai depends on the endpoint's address and on pickled classes of
+inspect_ai's version. inspect_ai also sends a prompt again while the first request is under way, and its errors and
+transcripts contain the prompts, which are reports.
 
 If a single request gets no completion, its outcome is a :class:`RequestFailure`. A problem of every request (a wrong
 key, an unknown model, an endpoint that is down) stops the run with a

@@ -296,7 +296,7 @@ def _effusion(rng: np.random.Generator, anatomy: Anatomy, name: str) -> Points:
 
 
 def _pneumothorax(rng: np.random.Generator, anatomy: Anatomy, name: str) -> tuple[Points, Points]:
-    """Return the air between the outer border of a lung and the edge of the collapsed lung, and this edge."""
+    """Return a pneumothorax: the air between a lung's outer border and the collapsed lung, and that lung's edge."""
     lung = anatomy.contours[name]
     outer = lung[:24] if anatomy.is_lateral else lung[5 : int(rng.integers(32, 44))]
     middle = lung.mean(axis=0)

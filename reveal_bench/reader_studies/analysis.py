@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-`figures` contains figures of merit (n_modalities, n_readers), such as AUCs. Their errors come from the sample of cases;
-`covariance` is the covariance of these errors, over modality x reader in row-major order. The model is figure = mean +
-modality + reader + modality x reader + error. The errors of two figures have one of four covariances.
+`figures` contains figures of merit (n_modalities, n_readers), such as AUCs. The errors of these figures come from the
+sample of cases; `covariance` is the covariance of these errors, over modality x reader in row-major order. The model is
+figure = mean + modality + reader + modality x reader + error. The errors of two figures have one of four covariances.
 
 * `variance`: the same figure.
 * `cov_1`: the same reader with another modality.
@@ -227,7 +227,7 @@ def _mean_covariances(matrix: FloatArray, t: int, r: int) -> tuple[float, float,
 def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
     """Return the mean squares of modalities, readers and interaction.
 
-    A mean square without degrees of freedom is NaN, but that of the interaction is 0.
+    A mean square without degrees of freedom is NaN, but the mean square of the interaction is then 0.
     """
     t, r = figures.shape
     of_modality, of_reader, mean = figures.mean(axis=1), figures.mean(axis=0), figures.mean()

@@ -264,8 +264,8 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
             own = scores[i, j, read], study.truth[read], study.patients[read]
             values[i, j], left_out[:, i * r + j] = FIGURES[merit](*own, n_patients)
     if np.isnan(values).any() or np.isnan(left_out).any():
-        rule = f"must define {merit}, even without any one patient: each reader needs cases with and without"
-        raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} cases with it")
+        rule = f"must define {merit} even without any single patient: each reader needs positive and negative cases"
+        raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} positive cases")
     deviations = left_out - left_out.mean(axis=0)
     return values, (n_patients - 1) / n_patients * deviations.T @ deviations
 

@@ -6,8 +6,9 @@ the finding is present, an empty mask has an IoU of 0. Masks are cut at Otsu's t
 present but not drawn, or not labelled, are left out.
 
 There are two rules. Rule "ours" keeps masks whose probability reaches the cut-off, in tuning and in prediction. Rule
-"published" is that of the published code. In tuning, it keeps only masks above the cut-off; in prediction, also masks
-at the cut-off. It rounds means to three digits, uses the first of equal means, and begins at 0.1 for Lung Lesion.
+"published" is that of the published code. In tuning, the published rule keeps only masks above the cut-off; in
+prediction, it also keeps masks at the cut-off. The published rule rounds means to three digits, uses the first of equal
+means, and begins at 0.1 for Lung Lesion.
 
 Source: paper 002, Methods and Extended Data Fig. 4, and its published code.
 """

@@ -1,10 +1,10 @@
 """Read heat maps from the pickles that CheXlocalize publishes, without torch and without running code in a pickle.
 
-Loading a pickle can call any function. Therefore this module calls only its own code for dictionaries and tensors. It
-refuses any other name, and tensors whose size, stride and storage do not fit together. Before it reads a pickle, it
-refuses opcodes that set attributes or make objects. It also refuses memo indices larger than any heat map needs,
-because the memo would need as much memory. Numbers are copied from the file, and a storage must contain all of its
-numbers, so memory use stays within a few times the size of the file.
+Loading a pickle can call any function. Therefore this module calls only its own code for dictionaries and tensors. The
+module refuses any other name, and tensors whose size, stride and storage do not fit together. Before reading a pickle,
+the module refuses opcodes that set attributes or make objects. The module also refuses memo indices larger than any
+heat map needs, because the memo would need as much memory. Numbers are copied from the file, and a storage must contain
+all of its numbers, so memory use stays within a few times the size of the file.
 
 A pickle is a dictionary with ``map`` (a float tensor), ``prob`` (a number, or one per label of CheXpert), ``task``,
 ``gt``, ``cxr_img`` and ``cxr_dims`` (width, height). A tensor refers to a storage, which is bytes in torch's legacy

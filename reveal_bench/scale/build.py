@@ -1,10 +1,11 @@
 """Build a dataset folder by tasks on several machines; the folder equals, byte for byte, that of a single machine.
 
-First, each task makes the rows of consecutive records. A task reads and converts their images, writes the images into
-one file, and writes the rows as a part of a spool. In the spool, every image is a reference: the file, the position in
-the file, and a checksum. The rows pass through the ordinary build (splits, counts, manifest), which is fast without
-images and decides where shards end. Then each shard is written by one task, with the images' bytes instead of the
-references. Finally the shards get their names, and the build writes the other files of the folder as usual.
+First, each task makes the rows of consecutive records. A task reads and converts the images of its records, writes
+these images into one file, and writes the rows as a part of a spool. In the spool, every image is a reference: the
+file, the position in the file, and a checksum. The rows pass through the ordinary build (splits, counts, manifest),
+which is fast without images and decides where shards end. Then each shard is written by one task, with the images'
+bytes instead of the references. Finally the shards get their names, and the build writes the other files of the folder
+as usual.
 """
 
 from __future__ import annotations
@@ -264,6 +265,6 @@ class TaskShardWriter(ShardWriter):
             yield Task(identity, write_shard, work, {rows: path})
 
     def _size_of(self, row: Row) -> int:
-        """Return the size of the row with its images."""
+        """Return the bytes of a row with its images instead of references."""
         references = [picture["bytes"] for picture in pictures_of(row)]
         return row_bytes(row) + sum(PictureReference.from_bytes(data).size - len(data) for data in references)

@@ -131,8 +131,8 @@ def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], message
         (ROWS, "f1", "`merit` must be one of auc, lroc, sensitivity, specificity, accuracy, kappa, hit_rate, got 'f1'"),
         (ROWS, "kappa", "`score` must be 0 or 1 for kappa, got 5"),
         ([{k: v for k, v in row.items() if k != "truth"} for row in ROWS], "auc", "`truth` must be a column"),
-        ([row | {"truth": int(row["case"] == "a")} for row in ROWS], "auc", "1 cases with"),
-        ([row | {"truth": 0} for row in ROWS], "auc", "0 cases with"),
+        ([row | {"truth": int(row["case"] == "a")} for row in ROWS], "auc", "1 positive cases"),
+        ([row | {"truth": 0} for row in ROWS], "auc", "0 positive cases"),
         ([row | {"patient": "p"} for row in ROWS], "auc", "must have at least two patients, got 1"),
     ],
 )
