@@ -1,6 +1,6 @@
 """reveal-bench: benchmark datasets, metrics with intervals and a leaderboard for chest-radiograph AI.
 
-Nothing heavy is imported here; public names are imported when first used.
+Importing this package is fast, because public names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _HOME = dict.fromkeys(__all__, "api") | {
     "summarize": "api.score_tables",
 }
 
-if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+if not TYPE_CHECKING:  # so that a type checker rejects misspelt names
     __getattr__ = getter(__name__, _HOME)
 
 

@@ -1,4 +1,4 @@
-"""``python -m reveal_bench``: the command line."""
+"""Entry point of ``python -m reveal_bench``, which runs the command line."""
 
 from reveal_bench.cli import main
 

@@ -1,4 +1,4 @@
-"""Problems of arguments and of files as objects, so that a page can show them without parsing a message."""
+"""Structured errors of arguments and problems of files, so that a web page can show them without parsing messages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 
 class ArgumentError(ValueError):
-    """The error of an argument that breaks its rule.
+    """The error of an invalid argument.
 
     Parameters
     ----------
     argument : name of the argument
     rule : rule that the argument breaks, such as "must be new"
-    value : value of the argument as the message shows it; None if there is nothing to show
+    value : value of the argument for the message; None to omit the value
     others : further arguments that the rule names in backticks
 
     Examples
@@ -28,17 +28,17 @@ class ArgumentError(ValueError):
     """
 
     def __init__(self, argument: str, rule: str, value: object = None, others: tuple[str, ...] = ()) -> None:
-        super().__init__(argument, rule, value, others)  # all four: pickle calls the class with `args`
+        super().__init__(argument, rule, value, others)  # all arguments, because unpickling calls the class with `args`
         self.argument, self.rule, self.value, self.others = argument, rule, value, others
 
     def __str__(self) -> str:
         return self.spelled(lambda name: f"`{name}`")
 
-    def __repr__(self) -> str:  # for notebooks; the default would show `args` as a tuple
+    def __repr__(self) -> str:  # for notebooks, because the default would show `args` as a tuple
         return f"{type(self).__name__}({str(self)!r})"
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """Return the message with every argument named by `spell`, for example as an option of a command line."""
+        """Return the message in which `spell` turns argument names into text, for example into command line options."""
         rule = self.rule
         for name in self.others:
             rule = rule.replace(f"`{name}`", spell(name))
@@ -47,13 +47,13 @@ class ArgumentError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem at one place of one file, with the rule and the value.
+    """A problem in a file: where it is, which rule is broken, and by which value.
 
     Attributes
     ----------
     file : path relative to the root
-    row : number of a row, line or entry, counted from 1, the id of an entry, or None for the whole file
-    field, rule, value : name of the field, the rule that it breaks, and its value
+    row : 1-based number of a row, line or entry; or the id of an entry; None for the whole file
+    field, rule, value : name of the field, rule that it breaks, and its value
     """
 
     file: str

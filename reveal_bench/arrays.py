@@ -1,6 +1,6 @@
-"""Names of array types for signatures: float64, int64 and bool of any shape. Docstrings give the shapes.
+"""Array types for signatures (float64, int64 and bool of any shape), reading of NumPy files, and a mean without NaN.
 
-Also the mean that leaves out NaN, which means an undefined score everywhere.
+Docstrings state the shapes. NaN means an undefined score throughout the package.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ IntArray = npt.NDArray[np.int64]
 
 
 def read_npy(stream: IO[bytes], n_bytes: int) -> npt.NDArray[Any]:
-    """Return the array of a NumPy file, from a stream that can be rewound and has `n_bytes`.
+    """Return the array in a NumPy file, read from a seekable stream of `n_bytes` bytes.
 
     Raises
     ------
     ValueError
-        If it is not such a file, holds Python objects, or its header claims more values than it has.
+        If the stream is not a NumPy file, contains Python objects, or has a header that claims more values than it has.
     """
     version = np.lib.format.read_magic(stream)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

@@ -1,8 +1,9 @@
-"""The benchmarks in one table: their questions, and the downloads that they are built from.
+"""The table of all benchmarks: their questions, metrics, and the sources from which they are built.
 
-A benchmark's *protocol* is everything that a number depends on besides the data: the findings asked, whether only
-findings known to be present are asked (paper 000, section 3.2, and the true-positive slice of paper 002) or all of
-them, the grid, and the metrics. Options that the papers leave open are written down here and travel with every score.
+A benchmark's *protocol* is everything other than the data on which a score depends: the findings, the grid, the
+metrics, and whether models are asked for all findings or only for findings known to be present (paper 000, section 3.2,
+and the true-positive slice of paper 002). The choices that the papers leave open are made here and recorded with every
+score.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ Asks = Literal["present", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A download that a benchmark is built from, with the facts that other modules need.
+    """A kind of download from which a benchmark is built, with the facts that other modules need.
 
-    Its module is ``reveal_bench.sources.<name>``, with underscores. This row is text, so that help and tables need not
-    import the module.
+    Its module is ``reveal_bench.sources.<name>`` (with underscores). The facts are repeated here so that help texts and
+    tables need not import that module.
 
     Attributes
     ----------
@@ -43,13 +44,11 @@ class Source:
         Value of ``--source``.
     section : str
         Heading of the source in docs/sources.md.
-    holds : str
-        Text about its references in the table there; empty if the kind's text fits.
-    holdout_split : str
-        Split that a holdout is taken from.
-    options : tuple of str
-        Keyword arguments of its `read`, see :class:`reveal_bench.sources.source.SourceModule`.
-    styles : dict from a style of ``reveal-bench phantom`` to "module:function" of :mod:`reveal_bench.phantom`
+    holds : str Description of the references in the table of docs/sources.md; empty for the default text of the kind.
+    holdout_split : str Split that a build divides to draw a holdout.
+    options : tuple of str Further keyword arguments of the source's `read`, see
+        :class:`reveal_bench.sources.source.SourceModule`.
+    styles : dict from style of ``reveal-bench phantom`` to "module:function" in :mod:`reveal_bench.phantom`
     """
 
     name: str
@@ -62,35 +61,28 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One row of BENCHMARKS: a benchmark with its sources.
+    """A benchmark with its protocol and its sources; an entry of BENCHMARKS.
 
     Attributes
     ----------
-    name : str
-        Key of the table and of ``reveal-bench build``.
-    title, source : str
-        For people: full name, and paper or download it comes from.
+    name : str Key in BENCHMARKS, and name for ``reveal-bench build``.
+    title, source : str Full name, and paper or download on which the benchmark is based, for display.
     kind : {"localization", "findings", "tasks", "detection"}
-    findings : tuple of str
-        Vocabulary, in the order of tables; empty for tasks, and for users' own datasets, which name their findings.
+    findings : tuple of str Findings, in the order of tables; empty for tasks, and for users' own datasets, which define
+        their findings.
     asks : {"present", "all"}
         Whether the manifest asks only for findings that are present, or for every finding of every image.
-    metrics : tuple of str
-        Reported metrics, the primary metric first; empty for tasks, which readers rate.
-    grid : int
-        Cells per side for `grid_hit`; only localization uses it.
+    metrics : tuple of str Reported metrics, the primary metric first; empty for tasks, whose answers readers rate.
+    grid : int Cells per side for the metric `grid_hit` of localization benchmarks.
     licence : {"restricted", "open"}
         "restricted" if the source forbids redistribution of its labels or pixels.
-    sources : tuple of Source
-        The downloads that it can be built from.
-    has_pictures : bool
-        True if its rows have pictures; a benchmark with only labels has no pixels to embed.
-    card : str
-        Name of the benchmark whose card in dataset_cards/ it shares, or path of a card (.md); empty for its own card.
-    note : str
-        A further sentence of its card on how its references were made.
-    finding_groups : dict from a name to findings, or "prevalence"
-        Groups of findings that dataset folders state, see :mod:`reveal_bench.kinds.finding_groups`.
+    sources : tuple of Source Kinds of downloads from which the benchmark can be built.
+    has_pictures : bool True if rows have pictures; False for a benchmark that consists only of labels.
+    card : str Name of the benchmark whose card in dataset_cards/ is used, or path of a card (.md); empty for the
+        benchmark's own card.
+    note : str Further sentence of the card on how the references were made.
+    finding_groups : dict from a name to findings, or "prevalence" Groups of findings that are stored in dataset
+        folders, see :mod:`reveal_bench.kinds.finding_groups`.
     """
 
     name: str
@@ -111,7 +103,7 @@ class Benchmark:
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
-"""Sentence for datasets whose references are boxes, which are not compared with masks."""
+"""Sentence for the cards of datasets whose references are boxes, not masks."""
 DETECTION_METRICS = ("ap_50", "cpm", "wafroc", "lesion_sensitivity", "false_alarms", "ap")
 LABEL_METRICS = ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa", "auroc", "average_precision")
 
@@ -283,7 +275,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark(
             name="chexpert",
             title="CheXpert",
-            source="Irvin et al. 2019: tables of labels of the validation and test sets, and those of readers",
+            source=(
+                "Irvin et al. 2019: tables of labels of the validation and test sets, and labels of individual readers"
+            ),
             kind="findings",
             findings=CHEXPERT_LABELS,
             asks="all",
@@ -292,7 +286,7 @@ BENCHMARKS: dict[str, Benchmark] = {
                 Source(
                     "chexpert-labels",
                     section="CheXpert's tables of labels",
-                    holds="labels alone, and readers",
+                    holds="only labels, also of individual readers",
                     options=(),
                     styles={"chexpert-labels": "layouts:write_chexpert_labels"},
                 ),
@@ -302,7 +296,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark(
             name="own-findings",
             title="Own findings",
-            source="studies of one's own, with findings that their mapping names",
+            source="your own studies, with findings that your mapping names",
             kind="findings",
             findings=(),
             asks="all",
@@ -311,7 +305,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark(
             name="own-boxes",
             title="Own boxes",
-            source="pictures of one's own, with boxes of findings that their mapping names",
+            source="your own pictures, with boxes of findings that your mapping names",
             kind="localization",
             findings=(),
             asks="present",
@@ -328,7 +322,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark(
             name="rexecution",
             title="ReXecution",
-            source="paper 001; the tasks, answers and ratings are the user's own, on pictures of MIMIC-CXR-JPG",
+            source="paper 001; your own tasks, answers and ratings on pictures of MIMIC-CXR-JPG",
             kind="tasks",
             findings=(),
             asks="all",
@@ -344,11 +338,11 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
     )
 }
-"""Name -> the benchmark, in the order of tables."""
+"""Name of a benchmark -> benchmark, in the order of tables."""
 
 
 def detection_of(benchmark: Benchmark) -> Benchmark:
-    """Return the detection benchmark on a localization benchmark's images, which asks every finding of every image."""
+    """Return the detection benchmark on a localization benchmark's images; it asks for every finding in every image."""
     return replace(
         benchmark,
         name=f"{benchmark.name}-detection",
@@ -371,23 +365,23 @@ DRAWN_BY_INSTANCE = (
     "padchest-gr",
     "own-boxes",
 )
-"""Localization benchmarks whose sources draw each instance separately, so that detection is possible, too."""
+"""Localization benchmarks whose sources draw each instance separately, so that they also have a detection benchmark."""
 
 BENCHMARKS |= {entry.name: entry for entry in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
 
 
 def own_benchmark(name: str, findings: tuple[str, ...]) -> Benchmark:
-    """Return the benchmark for a user's own dataset, with the findings that the dataset names."""
+    """Return the benchmark for a user's own dataset with the given findings."""
     return replace(BENCHMARKS[name], findings=findings)
 
 
 def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
-    """Return the benchmark that asks for `task` on the same images and findings; by default `benchmark` itself.
+    """Return the benchmark for `task` on the same images and findings; `benchmark` itself if `task` is not given.
 
     Raises
     ------
     ValueError
-        If the benchmark has no such task.
+        If the benchmark does not have the task.
     """
     if task in (None, benchmark.kind):
         return benchmark
@@ -401,18 +395,18 @@ def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
 SOURCES: dict[str, tuple[Source, Benchmark]] = {
     source.name: (source, benchmark) for benchmark in BENCHMARKS.values() for source in benchmark.sources
 }
-"""Name of a source -> (its row, the benchmark that is built from it)."""
+"""Name of a source -> (source, benchmark that is built from it)."""
 
 
 def bundled(name: str) -> Path:
-    """Return the folder of the project's data files `name`, "dataset_cards" or "submissions".
+    """Return the project's folder "dataset_cards" or "submissions".
 
-    The folder is next to the package in a checkout, and inside the package in an installed wheel.
+    In a checkout the folder is next to the package, in an installed wheel inside the package.
 
     Raises
     ------
     FileNotFoundError
-        If neither place has it.
+        If the folder is in neither place.
     """
     package = Path(__file__).parent
     for place in (package / name, package.parent / name):

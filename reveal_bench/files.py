@@ -1,11 +1,11 @@
-"""Writing of files that are either complete or absent, and JSON that loses nothing.
+"""Writing of files that are never incomplete, limits of a download, and JSON parsing that detects repeated keys.
 
-A file is written under another name, flushed to disk and renamed: at any moment, even after a crash, the old file or
-the new one is there. A killed program leaves files called ``.writing-*``.
+A file is written under another name, flushed to disk and renamed, so that at any time, even after a crash, either the
+old or the new file exists. A killed program leaves files named ``.writing-*``.
 
-Do not use this module for files that must not have a name while they are incomplete, or that do not fit into memory:
-the vault copies a nameless file (``custody``), uploads stream into a locked file under their own hash (``blobs``), and
-a key is made with ``O_EXCL`` (:mod:`reveal_bench.sources.ids`).
+Do not use this module for files that do not fit into memory, or that must not have a name while they are incomplete.
+For such files the vault copies a nameless file (``custody``), uploads are streamed to a locked file named after its
+hash (``blobs``), and keys are created with ``O_EXCL`` (:mod:`reveal_bench.sources.ids`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _DOWNLOAD: ContextVar[tuple[Path, ...]] = ContextVar("download", default=())
 
 @contextmanager
 def reading_download(*places: Path | None) -> Iterator[None]:
-    """Let tables, documents and pictures in the block be read from these folders and files alone.
+    """Restrict the reading of tables, documents and pictures in the block to these folders and files.
 
     Parameters
     ----------
-    places : what the user named; None is ignored. Each may itself be a link
+    places : folders and files that the user named, which may be links; None is ignored
     """
     token = _DOWNLOAD.set(tuple(Path(place).resolve() for place in places if place is not None))
     try:
@@ -44,7 +44,7 @@ def reading_download(*places: Path | None) -> Iterator[None]:
 
 
 def leads_out(path: Path) -> bool:
-    """Return True if a link leads out of the download that is being read; without a download, return False."""
+    """Return True if `path` is a link out of the download that is being read; without a download, return False."""
     places = _DOWNLOAD.get()
     return bool(places) and not any(map(path.resolve().is_relative_to, places))
 
@@ -57,9 +57,9 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path, *, single_writer: bool = False) -> Iterator[Path]:
-    """Yield a new path next to `path`; the new file replaces `path` when the block succeeds, not before.
+    """Yield a new path next to `path`, whose file replaces `path` if the block succeeds.
 
-    With `single_writer` no other process may write `path` at the same time; remains of a killed program are
+    With `single_writer`, which no other process may write `path` at the same time, remains of a killed program are
     overwritten.
     """
     path = Path(path)
@@ -79,12 +79,12 @@ def write_whole(
     durable: bool = False,
     single_writer: bool = False,
 ) -> None:
-    """Replace `path` by `data` (text as UTF-8), which is flushed to disk before it gets this name.
+    """Replace the file `path` by `data` (text as UTF-8), which is flushed to disk before it is renamed to `path`.
 
     Parameters
     ----------
     private : True to let only the owner read the file
-    durable : True to flush the folder, too, so that the new name survives a crash of the machine
+    durable : True to flush also the folder, so that the new name survives a crash of the machine
     single_writer : see :func:`replacing`
     """
     with replacing(path, single_writer=single_writer) as new:
@@ -94,9 +94,9 @@ def write_whole(
 
 
 def write_all(files: Mapping[Path, str | bytes | memoryview]) -> None:
-    """Write files that belong together as :func:`write_whole` does; all are on disk before the first gets its name."""
+    """Write several files as :func:`write_whole` does; all are on disk before the first is renamed."""
     with ExitStack() as stack:
-        for path in reversed(list(files)):  # they get their names in the order given
+        for path in reversed(list(files)):  # so that files are renamed in the given order
             _write(stack.enter_context(replacing(path)), files[path])
 
 
@@ -110,7 +110,7 @@ def _write(new: Path, data: str | bytes | memoryview, *, private: bool = False) 
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, so that a new name survives a crash of the machine."""
+    """Flush the entries of a folder to disk, so that new names survive a crash of the machine."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -119,7 +119,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def where_not_utf8(data: bytes) -> tuple[int, str]:
-    """Return the line and the value of the first byte that is not UTF-8.
+    """Return (line, value) of the first byte that is not UTF-8.
 
     Examples
     --------
@@ -134,11 +134,11 @@ def where_not_utf8(data: bytes) -> tuple[int, str]:
 
 
 def parse_json(text: str, repeated: list[str] | None = None) -> Any:
-    """Return the value of a JSON text, without silently keeping the last value of a repeated key as most parsers do.
+    """Return the value of a JSON text; unlike most parsers, do not silently drop earlier values of a repeated key.
 
     Parameters
     ----------
-    repeated : list to which keys that occur more than once in an object are added, instead of raising an error
+    repeated : list to which repeated keys are added; without it, a repeated key raises an error
 
     Raises
     ------

@@ -1,16 +1,16 @@
-"""Vocabularies of the benchmarks: findings, synonyms and codes.
+"""Findings of the benchmarks, with synonyms and codes, and recognition of their spellings.
 
 Conventions
 -----------
-A *finding* (or pathology, or label) is named by one canonical string, exactly as its benchmark prints it.
-:func:`canonical_finding` turns a tolerated spelling into the canonical one; it never guesses.
+A *finding* (also called pathology or label) has one canonical name, exactly as its benchmark prints it.
+:func:`canonical_finding` converts accepted spellings to this name; it never guesses.
 
 Sources
 -------
 * CheXlocalize: Saporta et al. 2022 (paper 002), Table 1; spelling of the released JSON files.
 * CheXpert: the fourteen observations of its tables of labels (Irvin et al. 2019), in their order.
 * REVEAL-CXR: arXiv 2601.15129 (paper 004), Table S1: definitions and RadLex / SNOMED CT / LOINC codes. Findings without
-  a code in the table (pleural effusion, pleural thickening, pneumothorax) have no code here.
+  a code in that table (pleural effusion, pleural thickening, pneumothorax) have no code here either.
 * ChestX-Det: labels of the annotation file of Deepwise-AILab/ChestX-Det-Dataset.
 * NIH boxes: labels of ``BBox_List_2017.csv``, with "Infiltrate" spelt as in the collection's own list of 14 labels.
 * MS-CXR, RSNA Pneumonia, SIIM-ACR: categories of the annotation files.
@@ -31,7 +31,7 @@ from reveal_bench.arguments import ArgumentError
 
 FindingGroups = Mapping[str, Sequence[str]]
 """Name of a group -> its findings."""
-_RESERVED = ("macro", "all")  # names of other averages in tables of scores
+_RESERVED = ("macro", "all")  # names of averages in tables of scores
 
 CHEXLOCALIZE_FINDINGS: tuple[str, ...] = (
     "Enlarged Cardiomediastinum",
@@ -48,7 +48,7 @@ CHEXLOCALIZE_FINDINGS: tuple[str, ...] = (
 """The ten findings of paper 002, in the order of its published code."""
 
 GRID_STUDY_FINDINGS: tuple[str, ...] = tuple(name for name in CHEXLOCALIZE_FINDINGS if name != "Support Devices")
-"""The nine pathologies of paper 000 (section 3.1): all of CHEXLOCALIZE_FINDINGS except Support Devices."""
+"""The nine pathologies of paper 000 (section 3.1): CHEXLOCALIZE_FINDINGS without Support Devices."""
 
 CHESTX_DET_FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -77,7 +77,7 @@ NIH_BOX_FINDINGS: tuple[str, ...] = (
     "Pneumonia",
     "Pneumothorax",
 )
-"""The eight classes that were boxed in NIH ChestX-ray14."""
+"""The eight classes with boxes in NIH ChestX-ray14."""
 
 MS_CXR_FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -130,7 +130,7 @@ VINDR_GLOBAL_LABELS: tuple[str, ...] = (
     "Other diseases",
     "No finding",
 )
-"""The 6 labels of VinDr-CXR that have no place in the image."""
+"""The 6 labels of VinDr-CXR that describe the whole image and have no location."""
 
 VINBIGDATA_FINDINGS: tuple[str, ...] = (
     "Aortic enlargement",
@@ -232,10 +232,10 @@ PADCHEST_GR_LABELS: dict[str, tuple[str, ...]] = {
     "Vertebral degenerative changes": ("vertebral degenerative changes", "axial hyperostosis"),
     "Volume loss": ("volume loss", "hypoexpansion", "hypoexpansion basal"),
 }  # fmt: skip
-"""Finding -> the PadChest labels that count for it.
+"""Finding -> labels of PadChest that count as this finding.
 
-The rule: a finding is a label of PadChest for something with a location in a frontal image, and includes the labels for
-kinds of the same thing (a laminar atelectasis is an atelectasis). "hydropneumothorax" counts for two findings.
+A finding is a PadChest label for something that has a location in a frontal image, together with the labels for its
+subtypes (a laminar atelectasis is an atelectasis). "hydropneumothorax" counts as two findings.
 """
 
 PADCHEST_GR_FINDINGS: tuple[str, ...] = tuple(PADCHEST_GR_LABELS)
@@ -252,12 +252,12 @@ PADCHEST_OTHER_LABELS: tuple[str, ...] = (
     "surgery breast", "surgery heart", "surgery humeral", "surgery lung", "surgery neck", "thoracic cage deformation",
     "unchanged", "ventriculoperitoneal drain tube",
 )  # fmt: skip
-"""Labels of PadChest that are not findings here: they describe the whole study, have no location, or are too rare."""
+"""PadChest labels that are not findings here: they describe the whole study, have no location, or are too rare."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelTerm:
-    """One REVEAL-CXR label with its definition and codes (paper 004, Table S1), None if the table prints none."""
+    """A REVEAL-CXR label with its definition and codes (paper 004, Table S1); a code that the table lacks is None."""
 
     name: str
     definition: str | None = None
@@ -341,7 +341,7 @@ CHEXPERT_LABELS: tuple[str, ...] = (
     "Fracture",
     "Support Devices",
 )
-"""Labels with a column in CheXpert's tables."""
+"""The fourteen labels of CheXpert, in the order of the columns of its tables."""
 
 REVEAL_LABELS: tuple[str, ...] = tuple(term.name for term in REVEAL_TERMS)
 """The twelve labels of paper 004, alphabetical."""
@@ -368,11 +368,11 @@ def _by_folded(vocabulary: tuple[str, ...]) -> dict[str, str]:
 
 
 class Vocabulary(tuple[str, ...]):
-    """Findings in the order of tables, and the terms that a user's own dataset gives for them.
+    """Findings of a user's own dataset, in the order of tables, with synonyms.
 
     Attributes
     ----------
-    terms : dict from a finding to ``{"synonyms": [other names], "stands_alone": True}``, either of them optional; a
+    terms : dict from finding to ``{"synonyms": [other names], "stands_alone": True}``, with both keys optional; a
         finding that stands alone, such as "No finding", excludes all others
     synonyms : dict from a folded synonym to its finding
     alone : findings that exclude all others
@@ -390,12 +390,12 @@ class Vocabulary(tuple[str, ...]):
 
     @classmethod
     def of(cls, findings: Iterable[str], terms: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Return a vocabulary: findings with their terms.
+        """Return a vocabulary of `findings`, with `terms` as in the attribute.
 
         Raises
         ------
         ValueError
-            If a term belongs to no finding, or a name is repeated.
+            If a key of `terms` is not a finding, or a name is repeated.
         """
         made = cls(findings)
         if unknown := [name for name in terms if name not in made]:
@@ -403,7 +403,7 @@ class Vocabulary(tuple[str, ...]):
         means: dict[str, str] = {}
         for name, finding in ((name, f) for f in made for name in (f, *terms.get(f, {}).get("synonyms", ()))):
             if _folded(name) in means:
-                raise ArgumentError("findings", "must have names that differ", f"{name!r} again")
+                raise ArgumentError("findings", "must have different names", f"{name!r} again")
             means[_folded(name)] = finding
         made.terms, made.synonyms = terms, means
         made.alone = frozenset(name for name, term in terms.items() if term.get("stands_alone"))
@@ -411,7 +411,7 @@ class Vocabulary(tuple[str, ...]):
 
 
 def terms_of(vocabulary: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, Any]]]:
-    """Return ``{"terms": ...}`` for a vocabulary with terms, to write next to its names; else an empty dict."""
+    """Return ``{"terms": ...}`` for a vocabulary with terms, to be stored next to its findings; else {}."""
     return {"terms": vocabulary.terms} if isinstance(vocabulary, Vocabulary) and vocabulary.terms else {}
 
 
@@ -421,16 +421,16 @@ def contradicting_finding(vocabulary: Iterable[str]) -> frozenset[str]:
 
 
 def conflict(findings: Iterable[str], vocabulary: Iterable[str]) -> str | None:
-    """Return a finding that excludes all others by `vocabulary`, but is among others in `findings`, or None."""
+    """Return a finding that excludes all others (by `vocabulary`) although `findings` contains others, or None."""
     names = set(findings)
     return min(names & contradicting_finding(vocabulary), default=None) if len(names) > 1 else None
 
 
 def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
-    """Return the canonical spelling of `name` in `vocabulary`, or None if it is not one of its findings.
+    """Return the canonical spelling of `name` in `vocabulary`, or None if `name` is not a finding of the vocabulary.
 
-    Case, spaces, underscores and hyphens do not matter. When the name itself is unknown, the synonyms of a
-    :class:`Vocabulary` apply, and the alias table (such as "Lung Opacity" for "Airspace Opacity").
+    Case, spaces, underscores and hyphens do not matter. If the name is unknown, the synonyms of a :class:`Vocabulary`
+    and a table of aliases are used (such as "Lung Opacity" for "Airspace Opacity").
 
     Examples
     --------
@@ -447,12 +447,12 @@ def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
 
 
 def check_finding_groups(groups: Mapping[str, Any], findings: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return groups with the canonical names of their findings, in the order of `findings`.
+    """Return a dict from group name to canonical findings of the group, in the order of `findings`.
 
     Raises
     ------
     ArgumentError
-        If a name or a finding is unsuitable, or a group is empty or has a finding twice.
+        If the name of a group is reserved, or a group is empty, has an unknown finding, or has a finding twice.
     """
     if not isinstance(groups, Mapping):
         raise ArgumentError("finding_groups", "must map names to lists of findings", repr(groups))
@@ -464,11 +464,11 @@ def check_finding_groups(groups: Mapping[str, Any], findings: Sequence[str]) -> 
                 "finding_groups", "must have names that are neither findings nor 'macro' or 'all'", name
             )
         if isinstance(members, str) or not isinstance(members, Sequence) or not members:
-            raise ArgumentError("finding_groups", f"must have a list of findings for {name!r}", repr(members))
+            raise ArgumentError("finding_groups", f"must have a non-empty list of findings for {name!r}", repr(members))
         known = {member: canonical_finding(member, findings) for member in map(str, members)}
         if unknown := [member for member, finding in known.items() if finding is None]:
             raise ValueError(
-                f"`{where}` must have findings of the benchmark ({', '.join(findings)}), got {unknown[0]!r}"
+                f"`{where}` must only have findings of the benchmark ({', '.join(findings)}), got {unknown[0]!r}"
             )
         if len(set(known.values())) < len(members):
             raise ValueError(f"`{where}` must name each finding once, got {list(members)}")
@@ -477,7 +477,7 @@ def check_finding_groups(groups: Mapping[str, Any], findings: Sequence[str]) -> 
 
 
 def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return up to `most` members of `known` that are similar to `name`, best first, for the hint of an error message.
+    """Return up to `most` members of `known` that are similar to `name`, the most similar first.
 
     Examples
     --------
@@ -489,7 +489,7 @@ def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return `name` in quotes for an error message, with the most similar member of `known`, if any is similar.
+    """Return `name` in quotes for an error message, with the most similar member of `known`, if there is a similar one.
 
     Examples: ``'Cardiomegally' (nearest: 'Cardiomegaly')``, ``'Kyphosis'``.
     """

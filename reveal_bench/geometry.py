@@ -1,4 +1,4 @@
-"""The coordinate convention of the whole package: points, boxes and grid cells.
+"""Coordinates of the whole package: conventions for points, boxes and grid cells.
 
 Conventions
 -----------
@@ -8,8 +8,8 @@ j+1). A point is ``(x, y)`` with 0 <= x < width and 0 <= y < height; it is in pi
 
 A :class:`Grid` of n x n equal cells covers the central square of the image whose side is the short side of the image
 (paper 000, section 3.2). Columns are letters from the left, rows are numbers from the top: "A1" is top left. Cell edges
-are real numbers: neither the crop nor the cells are rounded to whole pixels. To stay exact, edges are also given as
-integers in units of 1/(2n) pixel (:meth:`Grid.edges_x`, :meth:`Grid.edges_y`).
+are real numbers: neither the central square nor the cells are rounded to whole pixels. For exact arithmetic, edges are
+also available as integers in units of 1/(2n) pixel (:meth:`Grid.edges_x`, :meth:`Grid.edges_y`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from reveal_bench.arguments import ArgumentError
 
 MAX_CELLS = 26
-"""Largest grid whose columns still have one-letter names."""
+"""Largest number of cells per side, for which columns still have one-letter names."""
 
 _CELL = re.compile(r"([A-Z])([1-9][0-9]?)", re.ASCII)
 
 
 def is_inside(x: float, y: float, *, size: tuple[int, int]) -> bool:
-    """Return True if the point (x, y) is in the image of `size` (height, width). False for NaN and infinities."""
+    """Return True if the point (x, y) is in an image of `size` (height, width). NaN and infinities give False."""
     height, width = size
     return 0 <= x < width and 0 <= y < height
 
@@ -93,7 +93,7 @@ class Grid:
         Raises
         ------
         ValueError
-            If `cell` is not a letter and a number, or is outside the grid.
+            If `cell` is not a capital letter and a number, or is outside the grid.
         """
         match = _CELL.fullmatch(cell)
         if match is None:
@@ -110,7 +110,7 @@ class Grid:
         return (width - side) / 2, (height - side) / 2, float(side)
 
     def box(self, cell: str, *, size: tuple[int, int]) -> tuple[float, float, float, float]:
-        """Return the box [x, y, width, height] of a cell in full-image pixels; coordinates need not be whole."""
+        """Return the box [x, y, width, height] of a cell in full-image pixels, not rounded."""
         column, row = self.parse(cell)
         left, top, side = self.square(size)
         return left + side * column / self.n, top + side * row / self.n, side / self.n, side / self.n
@@ -120,7 +120,7 @@ class Grid:
         return box_centre(self.box(cell, size=size))
 
     def cell_at(self, x: float, y: float, *, size: tuple[int, int]) -> str | None:
-        """Return the name of the cell with the point (x, y), or None if the point is outside the central square."""
+        """Return the name of the cell that contains the point (x, y), or None outside the central square."""
         left, top, side = self.square(size)
         column = math.floor((x - left) * self.n / side)
         row = math.floor((y - top) * self.n / side)
@@ -129,12 +129,15 @@ class Grid:
         return self.name(column, row)
 
     def edges_x(self, size: tuple[int, int]) -> list[int]:
-        """Return the n + 1 vertical cell edges, exact, in units of 1/(2n) pixel; a cell is 2 * side units wide."""
+        """Return the x coordinates of the n + 1 vertical cell edges, as integers in units of 1/(2n) pixel.
+
+        A cell is 2 * side units wide.
+        """
         height, width = size
         side = min(height, width)
         return [self.n * (width - side) + 2 * side * k for k in range(self.n + 1)]
 
     def edges_y(self, size: tuple[int, int]) -> list[int]:
-        """Return the n + 1 horizontal cell edges, exact, in units of 1/(2n) pixel."""
+        """Return the y coordinates of the n + 1 horizontal cell edges, as integers in units of 1/(2n) pixel."""
         height, width = size
         return self.edges_x((width, height))

@@ -1,4 +1,4 @@
-"""Packages that import their modules when a name is first used, so that importing a package costs almost nothing."""
+"""Lazy imports: a module is imported when one of its names is first used, so that importing its package is fast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tables for people: on a terminal, in HTML, in Markdown and in LaTeX.
+"""Tables for display: plain text for terminals, HTML, Markdown and LaTeX.
 
-The cells are text. They contain names that submitters choose, so each writer escapes the special characters of its
-language. A caller whose cells are already Markdown or LaTeX passes `escape=str`.
+Cells are text. They may contain names that submitters choose, so each output function escapes the special characters of
+its format. If the cells are already Markdown or LaTeX, pass `escape=str`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LATEX = {
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
 }  # fmt: skip
 _NARROWEST = 12
-_UNBOUNDED = 10_000  # characters of a line that is not cut to a terminal
+_UNBOUNDED = 10_000  # line length if the width is unlimited
 _MINUS = re.compile(r"(?<![^\s(])-(?=[\d ])")
-_JOINING = re.compile("-(?=-)")  # LaTeX joins two to a dash
-_OPTION = re.compile(r"^(?=[\[*])")  # LaTeX would read it as an option of the line end before it
+_JOINING = re.compile("-(?=-)")  # LaTeX joins two hyphens to a dash
+_OPTION = re.compile(r"^(?=[\[*])")  # LaTeX would read a bracket as an option of the preceding line end
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
@@ -41,7 +41,7 @@ def escape_latex(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Return Markdown that shows `text` literally, also in a cell of a table.
+    r"""Return Markdown that shows `text` literally, also in a table cell.
 
     Examples
     --------
@@ -52,25 +52,26 @@ def escape_markdown(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text with spaces for line ends and "?" for characters that are not printable."""
+    """Return a text with spaces instead of line ends and "?" instead of other unprintable characters."""
     return printable(" ".join(text.split()))
 
 
 def printable(text: str) -> str:
-    """Return a text with "?" for each character that is not printable, such as a line end or a control character."""
+    """Return a text with "?" instead of each unprintable character, such as a line end or a control character."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """Rows of text under column names.
+    """A table of texts with column names and a caption.
 
     Attributes
     ----------
     head : column names
-    rows : cells; a row may be shorter than the head, and a first cell alone is a heading as wide as the table
-    caption : the contents in one line
-    n_left : number of columns aligned left on a terminal, from the first; the others are aligned right
+    rows : cells of each row, which may be shorter than the head; a row with only a first cell is a heading across the
+        table
+    caption : description of the table in one line
+    n_left : number of leading columns that are aligned left on a terminal; the other columns are aligned right
     """
 
     head: Sequence[str]
@@ -84,7 +85,7 @@ class PrintedTable:
 
     @property
     def width(self) -> int:
-        """Number of characters of a line on a terminal."""
+        """Width of the table on a terminal, in characters."""
         return sum(self._widths()) + 2 * (len(self.head) - 1)
 
     def _is_heading(self, row: Sequence[str]) -> bool:
@@ -95,7 +96,7 @@ class PrintedTable:
         return [max(len(line[i]) for line in lines if i < len(line)) for i in range(len(self.head))]
 
     def to_lines(self, width: int | None = None) -> list[str]:
-        """Return the head and each row in aligned columns; beyond `width`, the widest column wraps.
+        """Return the head and the rows as lines with aligned columns; the widest column is wrapped to keep to `width`.
 
         Examples
         --------
@@ -138,7 +139,7 @@ class PrintedTable:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def to_latex(self, *, escape: Callable[[str], str] = escape_latex) -> str:
-        r"""Return the table and its caption in LaTeX that needs only ``\usepackage[T1]{fontenc}``."""
+        r"""Return the table and its caption in LaTeX, which only needs ``\usepackage[T1]{fontenc}``."""
         lines = (" & ".join(map(escape, line)) for line in (self.head, *self.rows))
         head, *body = (_OPTION.sub("{}", line) + r" \\" for line in lines)
         begin = rf"\begin{{tabular}}{{{'l' * len(self.head)}}}"

@@ -1,4 +1,4 @@
-"""The formats of tables: conversion of a file's bytes to numbered rows of cells, within limits.
+"""Readers of table formats (CSV, JSON, XLSX, Parquet): conversion of a file to numbered rows of cells, within limits.
 
 The rules for columns and cells are the same for all formats, see :mod:`reveal_bench.tables`.
 """
@@ -24,36 +24,36 @@ from reveal_bench.arguments import Problem
 from reveal_bench.files import leads_out, parse_json, where_not_utf8
 
 JSON_BYTES = 1 << 26
-"""Largest JSON list or document that is parsed as a whole; its values take some ten times as much memory."""
+"""Largest JSON document that is parsed as a whole, in bytes; its values take about ten times as much memory."""
 MOST_EXACT = 10**15
-"""Smallest number that a sheet may have stored with fewer digits than it had."""
+"""Number from which a spreadsheet may have lost digits (more than 15)."""
 
 _SEPARATORS = ",;|"
 _REMEDY = ": save the table as CSV UTF-8"
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?\s*', re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
-_ALWAYS_UNPACKED = 64 << 20  # bytes, whatever the ratio
+_ALWAYS_UNPACKED = 64 << 20  # bytes that are always unpacked, whatever the compression ratio
 _BATCH_ROWS = 1024
 _LIMIT = threading.Lock()
 _FIELD_BYTES = [csv.field_size_limit()]
-"""Field size limits of the tables being read, after the process's own."""
+"""Field size limits of the process (first) and of the tables that are being read."""
 
 Numbered = Iterator[tuple[int, Sequence[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class TableLimits:
-    """Limits on the size of a table; the default ones keep a table that is read as a whole below a gigabyte.
+    """Limits on the size of a table; with the defaults a complete table takes less than a gigabyte of memory.
 
     Attributes
     ----------
-    file_bytes : size on disk
-    unpacked_bytes, expansion : size of compressed text in bytes, and per byte of the file beyond 64 MiB; size of texts
-        in Parquet
-    json_bytes, workbook_bytes : size of a JSON list, and of the parts of a workbook, which are parsed as a whole
-    rows, columns : number of rows below the header, and of columns in it
-    cells : number of cells of all rows
-    line_bytes : size of one line, and of one cell
+    file_bytes : size of the file
+    unpacked_bytes : size of compressed text after unpacking, or of the texts in a Parquet file
+    expansion : unpacked size per byte of the file, beyond 64 MiB
+    json_bytes, workbook_bytes : size of a JSON list and of an unpacked workbook, which are parsed as a whole
+    rows, columns : number of rows below the header, and of columns
+    cells : total number of cells
+    line_bytes : size of a line and of a cell
     """
 
     file_bytes: int = 1 << 28
@@ -68,7 +68,7 @@ class TableLimits:
 
 
 class TableError(ValueError):
-    """The error of a table or row that breaks a rule; `problem` has the place and the rule."""
+    """The error of an invalid table or row; `problem` states where it is and which rule is broken."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -76,14 +76,14 @@ class TableError(ValueError):
 
 
 class ProblemSink(Protocol):
-    """Anything that collects problems one by one, such as a list."""
+    """A collection to which problems can be appended, such as a list."""
 
     def append(self, problem: Problem, /) -> None:
         """Add a problem."""
 
 
 class TableNotes:
-    """A table's name, limits and format, and the collection of its problems."""
+    """Name, limits and format of a table, with the collection for its problems."""
 
     def __init__(self, file: str, problems: ProblemSink | None, limits: TableLimits) -> None:
         self.file, self.limits = file, limits
@@ -93,19 +93,19 @@ class TableNotes:
         self._problems = problems
 
     def note(self, field: str, rule: str, value: object, number: int | None = None) -> None:
-        """Add a problem to the collection, or raise it without a collection."""
+        """Add a problem to the collection; without a collection, raise it."""
         error = self.error(field, rule, value, number)
         if self._problems is None:
             raise error from None
         self._problems.append(error.problem)
 
     def error(self, field: str, rule: str, value: object, number: int | None = None) -> TableError:
-        """Return the exception for a problem after which nothing more can be read."""
+        """Return the exception for a problem that ends the reading."""
         return TableError(Problem(self.file, number, field, rule, str(value)))
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note or raise errors in the block that stop the reading of a damaged file."""
+        """Note (without a collection, raise) the errors in the block that end the reading of a damaged file."""
         try:
             yield
         except TableError as error:
@@ -131,11 +131,11 @@ def numbered_rows(
     within: Path | None,
     only: Collection[str] | None,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield numbered rows, the header first; suffix and content decide the format."""
+    """Return an iterator of numbered rows, the header first; suffix and content determine the format."""
     limits = notes.limits
     if isinstance(source, bytes):
         line, byte = where_not_utf8(source)
-        if byte != "none":  # at once, before any row
+        if byte != "none":  # before any row is read
             raise notes.error("file", f"must be UTF-8{_REMEDY}", f"the byte {byte}", line)
         return _text_rows(io.BytesIO(source), limits.unpacked_bytes, notes, opened)
     size = _file_size(source, within, notes)
@@ -168,8 +168,8 @@ def numbered_rows(
 def _file_size(path: Path, within: Path | None, notes: TableNotes) -> int:
     status = path.stat()
     if leads_out(path) or (within is not None and not path.resolve().is_relative_to(within.resolve())):
-        raise notes.error("file", "must be within the download", "a place outside of it")
-    if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
+        raise notes.error("file", "must be within the download", "a file outside of the download")
+    if not stat.S_ISREG(status.st_mode):  # reading from a pipe could wait for ever
         raise notes.error("file", "must be a regular file", "something else")
     if status.st_size > notes.limits.file_bytes:
         raise notes.error("size", f"must be at most {notes.limits.file_bytes:,} bytes", f"{status.st_size:,}")
@@ -177,7 +177,7 @@ def _file_size(path: Path, within: Path | None, notes: TableNotes) -> int:
 
 
 def _lines(stream: BinaryIO, most_bytes: int, notes: TableNotes, remedy: str = "") -> Iterator[str]:
-    """Yield lines of UTF-8 text with their line ends, each checked before it is stored."""
+    """Yield lines of UTF-8 text with their line ends; the size of each line is checked before it is stored."""
     n_bytes, most = 0, notes.limits.line_bytes
     for number in itertools.count(1):
         raw = stream.readline(most + 1)
@@ -191,7 +191,7 @@ def _lines(stream: BinaryIO, most_bytes: int, notes: TableNotes, remedy: str = "
         if number == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
             if b"\0" in raw[:2]:
-                raise notes.error("file", f"must be UTF-8{remedy}", "UTF-16 or no text", 1)
+                raise notes.error("file", f"must be UTF-8{remedy}", "UTF-16, or not text", 1)
         try:
             text = raw.decode()
         except UnicodeDecodeError as error:
@@ -224,20 +224,20 @@ def _separator(head: str) -> str:
 
 
 def _records(lines: Iterable[str], first: int, notes: TableNotes) -> Numbered:
-    """Yield the cells of each row with the number of the line that it begins in."""
+    """Yield (number of the line in which the row begins, cells) of each row."""
     records = csv.reader(lines, delimiter=notes.separator, strict=True)
     number = first
     try:
         for cells in records:
             yield number, cells
             number = first + records.line_num
-    except csv.Error as error:  # such as a quotation mark without its partner
+    except csv.Error as error:  # such as an unmatched quotation mark
         raise notes.error("file", "must be readable as csv in UTF-8", error, number) from None
 
 
 @contextmanager
 def _fields_up_to(n_bytes: int) -> Iterator[None]:
-    """Allow fields of this size, such as masks; the standard library's limit is process-wide, and is restored."""
+    """Allow fields of this size, such as masks, in the block; the standard library's limit applies to the process."""
     with _LIMIT:
         _FIELD_BYTES.append(n_bytes)
         csv.field_size_limit(max(_FIELD_BYTES))
@@ -281,14 +281,14 @@ def _sheet_rows(path: Path, sheet: str | None, notes: TableNotes, opened: ExitSt
         raise ImportError("xlsx tables need openpyxl: pip install 'reveal-bench[tables]'") from None
     with _workbook_errors():
         with zipfile.ZipFile(path) as archive:
-            size = sum(info.file_size for info in archive.infolist())  # zipfile never unpacks more than it says here
+            size = sum(info.file_size for info in archive.infolist())  # zipfile never unpacks more bytes than this size
         if size > notes.limits.workbook_bytes:
             raise OSError(f"{size:,} bytes unpacked; at most {notes.limits.workbook_bytes:,} are read")
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     opened.callback(book.close)
     names = book.sheetnames
     if sheet is None and len(names) > 1:
-        raise notes.error("sheet", "must be named in the mapping where there are several", ", ".join(names))
+        raise notes.error("sheet", "must be named in the mapping, because there are several sheets", ", ".join(names))
     if sheet is not None and sheet not in names:
         raise notes.error("sheet", f"must be one of {', '.join(names)}", sheet)
     return _sheet_cells(book, sheet, notes)
@@ -298,11 +298,14 @@ def _sheet_cells(book: Any, sheet: str | None, notes: TableNotes) -> Numbered:
     width = 0
     with _workbook_errors():
         table = book[sheet or book.sheetnames[0]]
-        table.reset_dimensions()  # its head may claim 16,384 columns, and every row would be filled up to them
+        table.reset_dimensions()  # the stated dimensions may be 16,384 columns, to which every row would be padded
         for number, cells in enumerate(table.iter_rows(values_only=True), start=1):
             for cell in cells:
                 if isinstance(cell, int | float) and abs(cell) >= MOST_EXACT:
-                    rule = "must be text if it has more than 15 digits, because a number in a sheet loses some"
+                    rule = (
+                        "must be text if it has more than 15 digits, because a spreadsheet stores only 15 "
+                        "digits of a number"
+                    )
                     notes.note("cell", rule, f"{cell:.0f}", number)
             width = max(width, len(cells))
             bare = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
@@ -311,7 +314,7 @@ def _sheet_cells(book: Any, sheet: str | None, notes: TableNotes) -> Numbered:
 
 @contextmanager
 def _workbook_errors() -> Iterator[None]:
-    """Raise OSError for any exception of openpyxl, zipfile and the XML parser in a damaged workbook."""
+    """Turn any exception of openpyxl, zipfile or the XML parser about a damaged workbook into an OSError."""
     try:
         yield
     except (OSError, TableError):
@@ -321,7 +324,7 @@ def _workbook_errors() -> Iterator[None]:
 
 
 def _parquet_rows(path: Path, notes: TableNotes, opened: ExitStack, only: Collection[str] | None) -> Numbered:
-    """Yield the names of the columns with the number 0, then the rows, counted from 1."""
+    """Yield (0, names of the columns), then (1-based number, values) of each row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -331,7 +334,7 @@ def _parquet_rows(path: Path, notes: TableNotes, opened: ExitStack, only: Collec
             _check_footer(footer, notes)
             leaves = (footer.schema.column(i) for i in range(len(footer.schema)))
             texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-        # repeated texts are held once, so that their expanded size is known before they are expanded
+        # repeated texts are stored once, so that their expanded size is known before they are expanded
         file = opened.enter_context(pq.ParquetFile(path, read_dictionary=texts, **small))
         names = [name for name in file.schema_arrow.names if only is None or name in only]
         yield 0, [name.strip() for name in names]
@@ -363,7 +366,7 @@ def _check_footer(file: Any, notes: TableNotes) -> None:
 
 
 def expanded_bytes(column: Any) -> int:
-    """Return the bytes of a Parquet column if every repetition of a text is written out."""
+    """Return the size in bytes of a Parquet column in which repeated texts are expanded."""
     import pyarrow.compute as pc
     import pyarrow.types as types
 
@@ -378,12 +381,12 @@ def expanded_bytes(column: Any) -> int:
 
 
 def values_of(column: Any) -> Sequence[Any]:
-    """Return the Python values of a column; repeated text is one object."""
+    """Return the Python values of a column; repeated texts share one object."""
     import pyarrow.compute as pc
     import pyarrow.types as types
 
     if types.is_dictionary(column.type):
-        used = pc.unique(column.indices).drop_null()  # a dictionary may be far larger than what a batch uses
+        used = pc.unique(column.indices).drop_null()  # a dictionary may be far larger than the part that a batch uses
         texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
         return [None if index is None else texts[index] for index in column.indices.to_pylist()]
     return column.to_pylist()  # type: ignore[no-any-return]

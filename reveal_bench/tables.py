@@ -1,19 +1,20 @@
-"""The reader of users' tables: CSV, TSV, XLSX, Parquet, and lists of rows in JSON.
+"""Reader of users' tables: CSV, TSV, XLSX, Parquet, and JSON lists of rows.
 
 Rules
 -----
-* Text is UTF-8, with or without a byte order mark. Another encoding is refused with its line and the remedy.
-* Cells are separated by tabs if the header has a tab, otherwise by commas, semicolons or bars, whichever is most
-  frequent there. A first line ``sep=;``, as Excel writes it, names the separator.
-* The first row that is not blank names the columns. Names are stripped, and their case does not matter. A table with a
-  repeated name is refused.
-* Blank rows are skipped. A row with too few or too many cells is a problem; blank cells at its end are allowed.
-* Cells are stripped. A decimal comma is a problem wherever commas do not separate cells. Tables of free text are read
-  `verbatim` instead: their cells keep their spaces and commas.
-* Identifiers are never converted to numbers: ``row["id"]`` is text, with the digits that the file has.
-* A row's number is the number of the line in which it begins, of its row in a sheet, or of its entry in a JSON list.
+* Text is UTF-8, with or without a byte order mark. For another encoding, the error states the line and the remedy.
+* Cells are separated by tabs if the header contains a tab, otherwise by the most frequent character in the header among
+  comma, semicolon and bar. A first line such as ``sep=;``, which Excel writes, determines the separator.
+* The first row that is not blank contains the names of the columns. Names are stripped, and their case does not matter.
+  A repeated name is an error.
+* Blank rows are skipped. A row with too few or too many cells is a problem; additional blank cells at its end are
+  allowed.
+* Cells are stripped. A decimal comma is a problem if commas do not separate cells. Tables of free text are read with
+  `verbatim`, which keeps spaces and commas in cells.
+* Identifiers are never converted to numbers: ``row["id"]`` is text with the digits in the file.
+* The number of a row is that of the line in which it begins, of the row in a sheet, or of the entry in a JSON list.
 
-:class:`TableLimits` limit the memory and the time of reading, whatever sizes a file claims.
+:class:`TableLimits` limits the memory and time of reading, whatever sizes a file states.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 
 
 class _Header:
-    """The file name and the columns that all rows of a table share."""
+    """The file name and the columns of a table, which its rows share."""
 
     def __init__(self, file: str, columns: Sequence[str]) -> None:
         self.file, self.columns = file, tuple(columns)
@@ -63,13 +64,13 @@ class _Header:
         self._positions |= {name: i for i, name in enumerate(columns)}
 
     def position(self, column: str) -> int | None:
-        """Return the index of a column, whatever the case of its name."""
+        """Return the index of a column, whose name is compared without case, or None."""
         position = self._positions.get(column)
         return self._positions.get(column.casefold()) if position is None else position
 
 
 class TableRow(Mapping[str, str]):
-    """One row: column -> text. `number` counts its line, row or entry; `file` is the table's name for messages."""
+    """One row: column -> text. `number` is that of its line, row or entry; `file` is the table's name for messages."""
 
     __slots__ = ("_header", "_values", "number")
 
@@ -82,14 +83,14 @@ class TableRow(Mapping[str, str]):
         return self._header.file
 
     def value(self, column: str) -> Any:
-        """Return the cell as the file has it: text, or a number, list, truth value or None of a typed format."""
+        """Return the cell as stored in the file: text or, in a typed format, a number, list, boolean or None."""
         position = self._header.position(column)
         if position is None:
             raise KeyError(column)
         return self._values[position]
 
     def cell(self, column: str) -> str | list[Any]:
-        """Return the cell as text; lists stay lists."""
+        """Return the cell as text, or a list unchanged."""
         value = self.value(column)
         return value if isinstance(value, list) else plain_text(value)
 
@@ -109,13 +110,13 @@ class TableRow(Mapping[str, str]):
         return len(self._header.columns)
 
     def problem(self, column: str, rule: str, value: object) -> Problem:
-        """Return a problem of this row."""
+        """Return a problem with this row's file and number."""
         return Problem(self.file, self.number, column, rule, str(value))
 
 
 @dataclass(frozen=True, slots=True)
 class InputTable:
-    """A table as a whole; `file` is its name for messages."""
+    """A complete table in memory; `file` is its name for messages."""
 
     file: str
     columns: tuple[str, ...]
@@ -125,7 +126,7 @@ class InputTable:
         return column.casefold() in {name.casefold() for name in self.columns}
 
     def renamed(self, rename: Callable[[str], str]) -> InputTable:
-        """Return the table with other names for its columns."""
+        """Return the table with its columns renamed by `rename`."""
         header = _Header(self.file, [rename(name) for name in self.columns])
         rows = tuple(TableRow(header, row.number, row._values) for row in self.rows)
         return InputTable(self.file, header.columns, rows)
@@ -137,7 +138,7 @@ def has_decimal_comma(text: str) -> bool:
 
 
 def missing_columns(table: InputTable, columns: Iterable[str], *, named_in: str = "") -> list[Problem]:
-    """Return a problem for each of `columns` that the table lacks; `named_in` is the file that asks for them."""
+    """Return a problem for each of `columns` that the table lacks; `named_in` is the file that names the columns."""
     return [
         Problem(
             named_in or table.file,
@@ -152,7 +153,7 @@ def missing_columns(table: InputTable, columns: Iterable[str], *, named_in: str 
 
 
 def plain_text(value: Any) -> str:
-    """Return a cell as text: whole numbers without a point, True as "true", nothing as "", a list as JSON."""
+    """Return a value as text: whole numbers without a decimal point, True as "true", None as "", lists as JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -163,13 +164,13 @@ def plain_text(value: Any) -> str:
 
 
 def columns_of(path: Path) -> tuple[str, ...]:
-    """Return the names of a table's columns; empty if the table cannot be read."""
+    """Return the names of a table's columns; () if the table cannot be read."""
     with open_table(path, problems=[]) as reader:
         return reader.columns
 
 
 def read_table(path: Path, name: str | None = None, **options: Any) -> InputTable:
-    """Read a table that must have no problems; see :func:`open_table` for the options.
+    """Return a table, and raise an error for its first problem; :func:`open_table` explains the options.
 
     Raises
     ------
@@ -183,13 +184,13 @@ def read_table(path: Path, name: str | None = None, **options: Any) -> InputTabl
 def scan_table(
     path: Path, name: str, problems: list[Problem], *, may_be_empty: bool = False, **options: Any
 ) -> InputTable | None:
-    """Return the rows without problems, or None if the table cannot be read; its problems are added to `problems`."""
+    """Return a table with its valid rows, or None if it cannot be read; its problems are added to `problems`."""
     with open_table(path, name, problems, **options) as reader:
         rows = tuple(reader)
     if reader.is_broken:
         return None
     if not rows and not may_be_empty:
-        reader.note("rows", "must hold at least one study", "none")
+        reader.note("rows", "must contain at least one row", "none")
     return InputTable(reader.file, reader.columns, rows)
 
 
@@ -207,26 +208,26 @@ def open_table(
     objects: bool = False,
     only: Collection[str] | None = None,
 ) -> Iterator[TableReader]:
-    """Open a table, whose rows are read one by one.
+    """Open a table, and read its rows one by one.
 
     Parameters
     ----------
-    source : a file, whose content and suffix decide its format; or the content of a text table
-    name : the file's name for messages; by default its own name
-    problems : collection to which problems are added, and rows with a problem are left out; without it the first
-        problem raises
-    columns : all columns that the table must have, in any order
+    source : a file, whose content and suffix determine the format; or the content of a text table
+    name : name of the table for messages; by default the name of the file
+    problems : collection to which problems are added while rows with a problem are left out; without a collection, the
+        first problem is raised
+    columns : the table must have exactly these columns, in any order
     limits : largest sizes of the table
-    sheet : name of a workbook's sheet; needed if it has several
-    within : a folder that must contain the file after links are followed
-    verbatim : cells keep their spaces, and commas in them are not decimal commas
-    objects : True if cells of JSON and Parquet may be objects
+    sheet : name of a sheet; required if a workbook has several sheets
+    within : folder that must contain the file (after following links)
+    verbatim : True to keep spaces in cells, and not to check for decimal commas
+    objects : True if cells in JSON and Parquet may be objects
     only : columns of a Parquet file to read; all by default
 
     Yields
     ------
     TableReader
-        The open table; it has no columns if the table cannot be read at all.
+        The open table; without columns if the table cannot be read.
 
     Raises
     ------
@@ -246,7 +247,7 @@ def open_table(
 
 
 class TableReader(TableNotes):
-    """A table that is being read: its `columns`, and its rows, which can be iterated once."""
+    """An open table with its `columns`; iteration, possible only once, yields its rows."""
 
     def __init__(
         self, file: str, problems: ProblemSink | None, limits: TableLimits, *, verbatim: bool, objects: bool
@@ -266,7 +267,7 @@ class TableReader(TableNotes):
                 yield TableRow(header, number, values)
 
     def start(self, numbered: Numbered | Iterator[tuple[int, Any]]) -> None:
-        """Read the columns from the first row that is not blank, and keep the following rows."""
+        """Read the names of the columns, and prepare the iteration over the rows."""
         if self.format in ("json", "jsonl"):
             self._start_entries(numbered)
         elif self.format == "parquet":
@@ -276,7 +277,7 @@ class TableReader(TableNotes):
             self._start_grid(self._not_blank(numbered))
 
     def check_columns(self, columns: Collection[str]) -> None:
-        """Refuse the table if its columns are not the required ones."""
+        """Raise TableError unless the table has exactly the given columns."""
         if {name.casefold() for name in self.columns} != {name.casefold() for name in columns}:
             raise self.error("columns", f"must be {','.join(columns)}", ",".join(self.columns)[:300], 1)
 
@@ -298,7 +299,7 @@ class TableReader(TableNotes):
         if twice:
             rule = "must have different names"
             if "" in twice:
-                rule = "must all have names in the first row, each different"
+                rule = "must all have different, non-blank names in the first row"
             names = ", ".join(name or "a blank" for name in twice[:10])
             raise self.error("columns", rule, f"{names} more than once", number)
         self.columns = tuple(columns)
@@ -317,13 +318,13 @@ class TableReader(TableNotes):
                 yield number, cells
 
     def _cells(self, rows: Numbered, n_columns: int) -> Numbered:
-        """Yield the rows that have exactly a cell for every column."""
+        """Yield the rows with exactly one cell per column; note the others."""
         is_stripped = self.format == "csv" and not self._verbatim
         for number, cells in rows:
             values = list(map(str.strip, cells)) if is_stripped else cells
             if len(values) != n_columns:
                 if len(values) < n_columns or any(plain_text(value) for value in values[n_columns:]):
-                    self.note("row", f"must have {n_columns} cells, as the header has", len(values), number)
+                    self.note("row", f"must have {n_columns} cells, like the header", len(values), number)
                     continue
                 values = values[:n_columns]
             if is_stripped and self.separator != "," and self._has_decimal_comma(values, number):
@@ -338,7 +339,7 @@ class TableReader(TableNotes):
         return False
 
     def _start_entries(self, numbered: Iterator[tuple[int, Any]]) -> None:
-        """Read the columns and rows of JSON objects; a key that an object lacks is a blank cell."""
+        """Read the columns and rows of JSON objects; a missing key is a blank cell."""
         columns: dict[str, None] = {}
         entries: list[tuple[int, dict[str, Any]]] = []
         for number, entry in numbered:

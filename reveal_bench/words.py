@@ -1,10 +1,10 @@
-"""Texts for people of numbers, percentages, intervals, p values and counts, for every terminal, page and card.
+"""Formatting of numbers, percentages, intervals, p values and counts for terminals, pages and cards.
 
 Conventions
 -----------
-An interval is "72 to 84"; after its value it is in parentheses: "78 (72 to 84)". An undefined number is "-" and an
-undefined interval is empty. Text is plain ASCII; :func:`typeset` turns it into the text of a page. The scale of each
-metric is in :mod:`reveal_bench.metrics.scales`. Programs read the unrounded numbers in JSON and CSV.
+An interval is written as "72 to 84", and after its value as "78 (72 to 84)". An undefined number is "-", and an
+undefined interval is empty. Texts are plain ASCII; :func:`typeset` converts them for web pages.
+:mod:`reveal_bench.metrics.scales` defines the scale of each metric. Unrounded numbers are in the JSON and CSV output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def plural(noun: str) -> str:
 
 
 def count_text(n: int, noun: str) -> str:
-    """Return a count with its noun.
+    """Return a count with its noun in the singular or plural.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def count_text(n: int, noun: str) -> str:
 
 
 def number_text(value: float | None, decimals: int = 3, *, signed: bool = False) -> str:
-    """Return a rounded number; zero has no sign.
+    """Return a rounded number as text; zero has no sign.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def number_text(value: float | None, decimals: int = 3, *, signed: bool = False)
 
 
 def percent_number(fraction: float | None, decimals: int = 1, *, signed: bool = False) -> str:
-    """Return a fraction in percent, or a difference in percentage points, without the sign of percent.
+    """Return a fraction in percent, or a difference in percentage points, without the percent sign.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def percent_number(fraction: float | None, decimals: int = 1, *, signed: bool = 
 
 
 def percent_text(fraction: float | None, decimals: int = 1) -> str:
-    """Return a fraction with its sign of percent.
+    """Return a fraction in percent with the percent sign.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def p_text(p: float | None) -> str:
 
 
 def part_text(part: int | None, total: int) -> str:
-    """Return a part of a total, or only the total if the part is unknown.
+    """Return a text such as "7 of 100", or only the total if the part is unknown.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def part_text(part: int | None, total: int) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return a text for a page, with minus signs, and a dash if undefined.
+    """Return a text for a web page, with typographic minus signs, and a dash for an undefined number.
 
     Examples
     --------

@@ -146,16 +146,16 @@ def test_empty_masks_of_the_released_sizes() -> None:
         (Rle((50000, 50000), "0"), "`size` must be at most"),
         (Rle((100, 100), ""), "`counts` must sum to height x width = 100 x 100 = 10000, got 0"),
         (Rle((100, 100), "1;"), "`counts` must sum to height x width = 100 x 100 = 10000, got 12"),
-        (Rle((2, 2), "5"), "`counts` must sum to height x width = 2 x 2 = 4, run 0 exceeds it"),
+        (Rle((2, 2), "5"), "`counts` must sum to height x width = 2 x 2 = 4, but run 0 exceeds it"),
         (Rle((2, 2), "22ooooooo0"), "`counts` has a run code of more than 7 characters"),
         (Rle((100, 100), "o" * 5000), "`counts` has a run code of more than 7 characters"),
         (Rle((2, 2), "2Q"), "`counts` ends in the middle of a run, at position 2"),
-        (Rle((2, 2), "2 2"), "`counts` may hold only '0' to 'o', got ' ' at position 1"),
-        (Rle((2, 2), "2\x002"), "`counts` may hold only '0' to 'o', got '\\x00' at position 1"),
-        (Rle((2, 2), "2é2"), "`counts` may hold only '0' to 'o', got 'é' at position 1"),
-        (Rle((2, 2), "2\ud8002"), "`counts` may hold only '0' to 'o', got '\\ud800' at position 1"),
-        (Rle((2, 2), "2中2"), "`counts` may hold only '0' to 'o', got '中' at position 1"),
-        (Rle((2, 2), "2pp"), "`counts` may hold only '0' to 'o', got 'p' at position 1"),
+        (Rle((2, 2), "2 2"), "`counts` may only contain '0' to 'o', got ' ' at position 1"),
+        (Rle((2, 2), "2\x002"), "`counts` may only contain '0' to 'o', got '\\x00' at position 1"),
+        (Rle((2, 2), "2é2"), "`counts` may only contain '0' to 'o', got 'é' at position 1"),
+        (Rle((2, 2), "2\ud8002"), "`counts` may only contain '0' to 'o', got '\\ud800' at position 1"),
+        (Rle((2, 2), "2中2"), "`counts` may only contain '0' to 'o', got '中' at position 1"),
+        (Rle((2, 2), "2pp"), "`counts` may only contain '0' to 'o', got 'p' at position 1"),
         (Rle((2, 2), "2O"), "`counts` has a negative run, run 1"),
         (Rle((1000, 1001), "1" * (MAX_RUNS + 1)), f"`counts` may have at most {MAX_RUNS} runs, got {MAX_RUNS + 1}"),
     ],
@@ -214,7 +214,7 @@ def test_union_equals_numpy(rng: np.random.Generator) -> None:
 
 
 def test_union_needs_masks_of_one_size() -> None:
-    with pytest.raises(ValueError, match=re.escape("`masks` must all be of one size, got no mask")):
+    with pytest.raises(ValueError, match=re.escape("`masks` must all have the same size, got no mask")):
         union_masks(pack_masks([]))
     with pytest.raises(ValueError, match=re.escape("got [(1, 2), (2, 1)]")):
         union_masks(pack_masks([encode_mask(np.ones((1, 2))), encode_mask(np.ones((2, 1)))]))

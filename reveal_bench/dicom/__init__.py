@@ -1,14 +1,16 @@
-"""DICOM files: finds them, reads whitelisted header facts, and makes display pictures. No other room imports pydicom.
+"""DICOM files: finding them, reading whitelisted header values, and converting them to grey PNG pictures.
 
-The three main modules, in the order of their work:
+No other package imports pydicom.
 
-- :mod:`~reveal_bench.dicom.scan`: walk a folder, find the DICOM files in it (by content, also inside zip archives), set
-  aside files that are not original projection radiographs, and duplicates;
-- :mod:`~reveal_bench.dicom.header`: read a header into a :class:`Header`, a whitelist: no other values are returned;
-- :mod:`~reveal_bench.dicom.pixels`: develop one file into an 8-bit grey PNG by one named pipeline (:data:`PIPELINE`).
+The three main modules, in the order in which they work:
 
-:func:`write_dicom` makes files, for synthetic data and tests. pydicom is imported by the first call that
-needs it; without it that call raises ``ImportError`` naming the extra to install.
+- :mod:`~reveal_bench.dicom.scan`: finds the DICOM files of a folder by content, also inside zip archives, and sets
+  aside duplicates and files that are not original projection radiographs;
+- :mod:`~reveal_bench.dicom.header`: reads a header into a :class:`Header`, which has only whitelisted values;
+- :mod:`~reveal_bench.dicom.pixels`: converts a file to an 8-bit grey PNG by a fixed, named pipeline (:data:`PIPELINE`).
+
+:func:`write_dicom` writes files for synthetic data and tests. The first call that needs pydicom imports it; without
+pydicom the call raises an ``ImportError`` that names the extra to install.
 """
 
 from __future__ import annotations
@@ -57,5 +59,5 @@ _HOME = {
 }
 
 
-if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+if not TYPE_CHECKING:  # so that a type checker rejects misspelt names
     __getattr__ = getter(__name__, _HOME)

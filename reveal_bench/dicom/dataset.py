@@ -1,10 +1,10 @@
-"""Opens a file with pydicom without warnings and within bounds, and reads the values of only the requested elements.
+"""Reading of selected elements of a DICOM file with pydicom, without warnings and within limits.
 
-A file without preamble and meta header is read as a bare data set: explicit VR if its first element shows one,
-otherwise Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
+A file without preamble and meta header is read as a bare data set: with explicit VR if its first element has a VR,
+otherwise as Implicit VR Little Endian, DICOM's default (PS3.5 section 10).
 
-:class:`HeaderValues` reads single values tolerantly: a value of the wrong kind counts as absent, and no method raises.
-Text is decoded from the raw bytes and not converted by pydicom, which raises an error if a decimal string has letters.
+:class:`HeaderValues` reads values tolerantly: an invalid value counts as absent, and no method raises. Text is decoded
+from the raw bytes instead of converted by pydicom, which raises an error if, for example, a decimal string has letters.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 DEFLATED = "1.2.840.10008.1.2.1.99"
 PIXEL_TAGS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
-"""Float, Double Float and integer Pixel Data. Elements after them are not needed."""
+"""Tags of Float, Double Float and integer Pixel Data; elements after these are not needed."""
 
 
 @contextmanager
 def quiet_pydicom() -> Iterator[ModuleType]:
-    """Yield pydicom with its warnings silenced, because our own errors report all that matters.
+    """Yield pydicom with its warnings disabled, because this package's errors report what matters.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def quiet_pydicom() -> Iterator[ModuleType]:
 
 
 def _import_pydicom() -> ModuleType:
-    """Import pydicom, and prevent that gdcm imports a user's folder ``dl`` as the module of Python 2."""
+    """Import pydicom; prevent gdcm from importing a user's folder ``dl`` instead of Python 2's module."""
     is_hidden = "dl" not in sys.modules
     if is_hidden:
         sys.modules["dl"] = None  # type: ignore[assignment]
@@ -61,33 +61,34 @@ def _import_pydicom() -> ModuleType:
 
 @contextmanager
 def refuse_damage() -> Iterator[None]:
-    """Turn the errors that pydicom raises about a damaged file, which are of many kinds, into a :class:`DicomError`.
+    """Turn the various exceptions that pydicom raises about a damaged file into a :class:`DicomError`.
 
-    pydicom converts an element when its value is accessed, so this is needed there as well as for reading the file.
-    Errors of the disk pass unchanged.
+    pydicom converts an element when its value is accessed, so this is also needed for accessing values. Errors of the
+    disk are raised unchanged.
+
+    Errors of the disk are raised unchanged.
     """
     try:
         yield
     except DicomError:
         raise
     except MemoryError:
-        raise DicomError("an element claims more bytes than memory holds") from None
-    except Exception as error:  # its text may quote header values
+        raise DicomError("an element claims more bytes than fit into memory") from None
+    except Exception as error:  # the text of the exception may quote header values
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DicomError(f"damaged: pydicom stops with {type(error).__name__}") from None
 
 
 def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> tuple[Dataset, bool]:
-    """Read only the meta header and the elements named `keywords`; with `pixels`, also Pixel Data.
+    """Return (dataset, has_pixels) with the meta header and the elements `keywords`; with `pixels`, also Pixel Data.
 
-    The caller must be within :func:`quiet_pydicom`, also while it accesses values of the data set.
+    The call, and every later access to a value of the data set, must be within :func:`quiet_pydicom`.
 
     Returns
     -------
     dataset : pydicom Dataset
-    has_pixels : bool
-        True if the file has a non-empty pixel data element, which is not read.
+    has_pixels : bool True if the file has a non-empty pixel data element.
 
     Raises
     ------
@@ -115,14 +116,14 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
         _check_inflated_size(stream)
         dataset = read_partial(stream, is_at_pixels, force=True, specific_tags=[*tags, *PIXEL_TAGS])
     if not len(dataset) and not offsets:
-        raise DicomError("holds no element that a radiograph has")
+        raise DicomError("contains no element of a radiograph")
     return dataset, bool(offsets and offsets[0])
 
 
 def _check_inflated_size(stream: BinaryIO) -> None:
-    """Refuse a deflated data set that is too large, because pydicom inflates without a limit.
+    """Raise DicomError if a deflated data set is too large, because pydicom inflates without a limit.
 
-    Rewind `stream` to its start.
+    `stream` is rewound to its start.
     """
     from pydicom.filereader import read_dataset as parse
     from pydicom.filereader import read_preamble
@@ -138,7 +139,7 @@ def _check_inflated_size(stream: BinaryIO) -> None:
 
 
 def transfer_syntax(dataset: Dataset) -> str:
-    """Return the transfer syntax UID of the meta header or, if it is missing, the one found when reading the data set.
+    """Return the transfer syntax UID in the meta header or, without one, the syntax used for reading the data set.
 
     Raises
     ------
@@ -156,7 +157,7 @@ def transfer_syntax(dataset: Dataset) -> str:
 
 
 _LONGEST = 64
-"""Largest number of characters of a value in the representations read here (LO, UI)."""
+"""Largest length of a text value (VR LO or UI), in characters."""
 
 _TEXT_VRS = {
     "AE", "AS", "CS", "DA", "DS", "DT", "IS", "LO", "LT", "PN", "SH", "ST", "TM", "UC", "UI", "UR", "UT",
@@ -164,32 +165,32 @@ _TEXT_VRS = {
 
 
 class HeaderValues:
-    """The values of `dataset`, by keyword."""
+    """Tolerant access to the values of `dataset` by keyword."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
 
     def texts(self, keyword: str) -> list[str]:
-        """Return all values as text without padding; [] if absent or empty.
+        """Return all values of an element as texts without padding; [] if it is absent or empty.
 
-        Overlong or unprintable values are returned as empty text.
+        Overlong or unprintable values are returned as "".
         """
         values = [str(value).strip(" \0") for value in self._values(keyword)]
         values = [value if len(value) <= _LONGEST and value.isprintable() else "" for value in values]
         return values if any(values) else []
 
     def text(self, keyword: str) -> str | None:
-        """Return the value as text; None if it is absent or empty, or if there are several."""
+        """Return the single value of an element as text; None if it is absent or empty, or has several values."""
         values = self.texts(keyword)
         return values[0] if len(values) == 1 else None
 
     def word(self, keyword: str) -> str | None:
-        """Return the value in capitals."""
+        """Return the single value of an element as text in capitals, or None."""
         text = self.text(keyword)
         return text.upper() if text else None
 
     def numbers(self, keyword: str) -> list[float]:
-        """Return all values as finite numbers; [] if absent or one is not a number."""
+        """Return all values of an element as finite numbers; [] if it is absent or any value is not a finite number."""
         try:
             numbers = [float(text) for text in self.texts(keyword)]
         except ValueError:
@@ -197,24 +198,24 @@ class HeaderValues:
         return numbers if all(map(math.isfinite, numbers)) else []
 
     def positive(self, keyword: str) -> float | None:
-        """Return the value if it is one number above 0."""
+        """Return the value of an element if it is a single number above 0, else None."""
         numbers = self.numbers(keyword)
         return numbers[0] if len(numbers) == 1 and numbers[0] > 0 else None
 
     def integer(self, keyword: str) -> int | None:
-        """Return the value if it is one whole number."""
+        """Return the value of an element if it is a single whole number, else None."""
         numbers = self.numbers(keyword)
         return int(numbers[0]) if len(numbers) == 1 and numbers[0] == int(numbers[0]) else None
 
     def yes_or_no(self, keyword: str) -> bool | None:
-        """Return True for YES, False for NO and None for anything else."""
+        """Return True if an element is YES, False for NO, and None for anything else."""
         return {"YES": True, "NO": False}.get(self.word(keyword) or "")
 
     def items(self, sequence: str, keyword: str) -> list[str]:
-        """Return the values of `keyword` in the items of a sequence; items without a value are left out."""
+        """Return the texts of `keyword` in the items of a sequence; items without a value are left out."""
         try:
             texts = [HeaderValues(item).text(keyword) for item in self._dataset.get(sequence) or ()]
-        except Exception:  # a damaged sequence, or not a sequence
+        except Exception:  # a damaged sequence, or no sequence
             return []
         return [text for text in texts if text]
 
@@ -229,7 +230,7 @@ class HeaderValues:
                 if vr in _TEXT_VRS:
                     return _decoded(element.value or b"").split("\\")
             value = self._dataset[keyword].value
-        except Exception:  # absent, damaged, or in no representation of its kind
+        except Exception:  # absent, damaged, or not convertible
             return []
         if value is None or isinstance(value, bytes):
             return []
@@ -237,7 +238,7 @@ class HeaderValues:
 
 
 def _decoded(data: bytes) -> str:
-    """Decode text as UTF-8 or else Latin-1: of the values read here only a manufacturer's name may not be ASCII."""
+    """Decode text as UTF-8 or else Latin-1; only manufacturers' names may contain non-ASCII characters."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

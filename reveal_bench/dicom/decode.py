@@ -1,18 +1,20 @@
-"""Decodes pixel data to stored values, with decoders in a fixed order, after checking the stream.
+"""Decoding of DICOM pixel data to stored values, with checks of compressed streams before a decoder gets them.
 
-Every transfer syntax has one order of preference; the first installed decoder that can decode the file is used, and its
-name and version become part of the picture's pipeline. Decoders of lossless syntaxes agree to the last bit; decoders of
-JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
+For every transfer syntax, decoders are tried in a fixed order of preference. The first installed decoder that can
+decode the file is used, and its name and version become part of the picture's pipeline. For lossless syntaxes all
+decoders give the same values; for JPEG Baseline they may differ by one grey level. pylibjpeg-libjpeg is never used
+(GPL-3.0).
 
-Size, bits per sample and end of a compressed stream are read before any decoder gets the data. A stream that claims
-60,000 x 60,000 pixels under a header of 2,000 x 2,000 would make a decoder fill the memory; some decoders fill the rest
-of a truncated stream with grey. Formats: JPEG and JPEG-LS (ITU-T T.81 B.2.2, T.87 C.2.2), JPEG 2000 and its
-high-throughput form (T.800 A.5.1). Lengths are in bytes and count themselves, as in the stream.
+Size, bits per sample and end of a compressed stream are checked before any decoder gets the data. Otherwise a stream
+that claims 60,000 x 60,000 pixels, under a header that states 2,000 x 2,000, would exhaust the memory, and some
+decoders would fill the rest of a truncated picture with grey. Formats: JPEG and JPEG-LS (ITU-T T.81 B.2.2, T.87 C.2.2),
+JPEG 2000 and its high-throughput form (T.800 A.5.1). Lengths of segments are in bytes and include the two bytes of the
+length itself, as in the stream.
 
-gdcm is the only permitted decoder of lossless JPEG, and is used only for JPEG. It ends the whole process if it would
-have to warn about the headers of a stream (stray bytes before a marker, a JFIF of an unknown version) or does not know
-its precision. Therefore every marker, length and number is checked first, and any deviation from T.81 is refused. Only
-the segments of a single grey frame are allowed: one frame header, one scan, the end marker.
+gdcm is the only permitted decoder of lossless JPEG, and is used only for JPEG. It terminates the whole process instead
+of warning about the headers of a stream (stray bytes before a marker, an unknown version of JFIF) or about an unknown
+precision. Therefore every marker, length and number is checked first, and any deviation from T.81 is an error. Only the
+segments of a single grey frame are allowed: one frame header, one scan, the end marker.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _END = b"\xff\xd9"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Size (height, width), bits per sample, samples per pixel, and whether the end marker is present."""
+    """Size (height, width), bits per sample, samples per pixel and end marker of a compressed picture."""
 
     size: tuple[int, int]
     bits: int
@@ -50,12 +52,12 @@ class Frame:
 
 
 def read_frame(data: bytes) -> Frame | None:
-    """Return the frame header of a JPEG, JPEG-LS or JPEG 2000 stream; None if `data` holds none."""
+    """Return the frame header of a JPEG, JPEG-LS or JPEG 2000 stream; None if `data` contains no such stream."""
     is_complete = _END in data[-16:]  # padding may follow
     try:
         if data[:2] == b"\xff\xd8":
             return _jpeg(data, is_complete)
-        start = data.find(_J2K_START, 0, 4096)  # a JP2 box may precede it
+        start = data.find(_J2K_START, 0, 4096)  # a JP2 box may precede the stream
         if start >= 0:
             return _jpeg2000(data[start:], is_complete)
     except (struct.error, IndexError):
@@ -85,22 +87,21 @@ def _jpeg2000(data: bytes, is_complete: bool) -> Frame:
 
 
 BASELINE = (0xC0, 0xC1)
-"""Sequential frames (SOF0, SOF1), for transfer syntaxes .50 and .51."""
+"""Markers of sequential frames (SOF0, SOF1), for transfer syntaxes .50 and .51."""
 LOSSLESS = (0xC3,)
-"""Lossless frames (SOF3), for .57 and .70."""
+"""Marker of lossless frames (SOF3), for transfer syntaxes .57 and .70."""
 
 _APP0, _COMMENT, _DHT, _DQT, _DRI, _SOS, _EOI = 0xE0, 0xFE, 0xC4, 0xDB, 0xDD, 0xDA, 0xD9
 _MOST_PADDING = 16
-"""Largest number of bytes after the end marker; one is usual, to make the length even."""
+"""Largest number of bytes after the end marker; a single byte often makes the length even."""
 
 
 def check_jpeg(data: bytes, frames: Collection[int]) -> None:
-    """Refuse a stream that is not a valid JPEG with a single grey frame.
+    """Raise DicomError unless a stream is a valid JPEG with a single grey frame.
 
     Parameters
     ----------
-    data : bytes
-        The stream from the start marker on; padding may follow the end marker.
+    data : bytes The stream, which begins with the start marker; padding may follow the end marker.
     frames : collection of int
         Allowed markers of the frame header: :data:`BASELINE` or :data:`LOSSLESS`.
 
@@ -118,7 +119,7 @@ def check_jpeg(data: bytes, frames: Collection[int]) -> None:
 
 
 class _Stream:
-    """A walk over the segments; every method returns the problem, or None."""
+    """A walk over the segments of a JPEG stream; every method returns the problem, or None."""
 
     def __init__(self, data: bytes, frames: Collection[int]) -> None:
         self._data, self._frames = data, frames
@@ -134,8 +135,8 @@ class _Stream:
         position = 2
         while True:
             if self._data[position] != 0xFF:
-                return f"stray bytes at {position}, where a marker must be"
-            while self._data[position] == 0xFF:  # any number of FF bytes may precede a marker
+                return f"stray bytes at {position} instead of a marker"
+            while self._data[position] == 0xFF:  # any number of FF fill bytes may precede a marker
                 position += 1
             marker = self._data[position]
             (length,) = struct.unpack_from(">H", self._data, position + 1)
@@ -156,7 +157,7 @@ class _Stream:
             return self._quantization_tables(body)
         if marker == _DRI:
             self._restarts_after = struct.unpack_from(">H", body)[0]
-            return None if len(body) == 2 else "a restart interval of another length than 2"
+            return None if len(body) == 2 else "a restart interval that is not 2 bytes long"
         if marker == _SOS:
             return self._scan_header(body)
         if marker == _APP0:
@@ -168,11 +169,11 @@ class _Stream:
         if self._component is not None:
             return "two frame headers"
         if len(body) != 9 or body[5] != 1:
-            return "a frame header of other than one component"
+            return "a frame header without exactly one component"
         self._precision, self._component = body[0], body[6]
         lowest, highest = (2, 16) if marker in LOSSLESS else (8, 8)
         if not lowest <= self._precision <= highest:
-            return f"{self._precision} bits per sample, must be {lowest} to {highest}"
+            return f"{self._precision} bits per sample instead of {lowest} to {highest}"
         if not (1 <= body[7] >> 4 <= 4 and 1 <= body[7] & 15 <= 4 and body[8] <= 3):
             return "sampling factors or table out of range"
         if marker not in LOSSLESS:
@@ -188,7 +189,7 @@ class _Stream:
                 return "an invalid Huffman table"
             self._huffman.add(body[position])
             position += 17 + sum(counts)
-        return None if position == len(body) else "a Huffman table that is cut off"
+        return None if position == len(body) else "a truncated Huffman table"
 
     def _quantization_tables(self, body: bytes) -> str | None:
         position = 0
@@ -197,26 +198,26 @@ class _Stream:
                 return "an invalid quantization table"
             self._quantization.add(body[position] & 15)
             position += 1 + 64 * (1 + (body[position] >> 4))
-        return None if position == len(body) else "a quantization table that is cut off"
+        return None if position == len(body) else "a truncated quantization table"
 
     def _scan_header(self, body: bytes) -> str | None:
         if self._component is None:
             return "a scan before the frame header"
         if len(body) != 6 or body[0] != 1 or body[1] != self._component:
-            return "a scan header of another component than the frame's"
+            return "a scan header with another component than the frame"
         is_lossless = self._frames == LOSSLESS
         direct, alternating = body[2] >> 4, body[2] & 15
         needed = {direct} if is_lossless else {direct, 0x10 | alternating}
         if not needed <= self._huffman or (not is_lossless and self._needed_quantization not in self._quantization):
-            return "a scan without its tables"
+            return "a scan without tables"
         if is_lossless and not (1 <= body[3] <= 7 and body[4] == 0 and body[5] < self._precision):
             return "a scan with a predictor or point transform out of range"
         return None
 
     def _scan(self, position: int) -> str | None:
-        """Check the entropy-coded data up to the end marker.
+        """Return a problem of the entropy-coded data up to the end marker, or None.
 
-        Each FF must be followed by 00 or by the next restart marker.
+        In these data each FF must be followed by 00 or by the next restart marker.
         """
         n_restarts = 0
         while True:
@@ -237,7 +238,7 @@ class _Stream:
 
 
 def _is_prefix_code(counts: bytes) -> bool:
-    """Return True if a prefix code can have this many codes of 1 to 16 bits without a code of all ones (T.81 C.2)."""
+    """Return True if a prefix code with these numbers of codes of 1 to 16 bits exists, no code all ones (T.81 C.2)."""
     used = sum(count << (16 - bits) for bits, count in enumerate(counts, start=1))
     return 0 < used < 1 << 16
 
@@ -250,7 +251,7 @@ KEYWORDS = (
 """Keywords of the elements that a decoder needs."""
 
 MAX_PIXELS = 100_000_000
-"""Largest number of pixels of a picture; detectors have up to about 20 million."""
+"""Largest number of pixels of a picture; detectors have at most about 20 million."""
 
 _NATIVE = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2")
 DECODERS: dict[str, tuple[str, ...]] = {
@@ -268,7 +269,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "1.2.840.10008.1.2.4.202": ("pylibjpeg",),
     "1.2.840.10008.1.2.4.203": ("pylibjpeg",),
 }
-"""Transfer syntax UID -> decoders, by pydicom's names, in the order in which they are tried."""
+"""Transfer syntax UID -> pydicom's names of the decoders, in the order in which they are tried."""
 
 _RLE = "1.2.840.10008.1.2.5"
 _JPEG_FRAMES = {
@@ -291,10 +292,9 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
 
     Returns
     -------
-    patterns : uint8 or uint16 array, shape (rows, columns)
-        The bits of each pixel as they are stored; in two's complement if signed.
-    decoder : str
-        Name and version.
+    patterns : uint8 or uint16 array, shape (rows, columns) The bits of each pixel as stored; two's complement if
+        signed.
+    decoder : str Name and version of the decoder.
 
     Raises
     ------
@@ -307,12 +307,12 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
     if syntax in _NATIVE:
         needed = size[0] * size[1] * _allocated(dataset) // 8
         if len(data) < needed:
-            raise DicomError(f"truncated: pixel data of {len(data):,} bytes, {needed:,} are needed")
+            raise DicomError(f"truncated: pixel data of {len(data):,} bytes instead of {needed:,}")
     else:
         _check_frame(dataset, syntax, size)
     stored, decoder = _decode_by_preference(dataset, syntax)
     if stored.shape != size:
-        raise DicomError(f"decodes to {stored.shape}, the header says {size}")
+        raise DicomError(f"decodes to {stored.shape}, but the header states {size}")
     return stored.astype(stored.dtype.newbyteorder("="), copy=False).view(f"u{stored.dtype.itemsize}"), decoder
 
 
@@ -333,7 +333,7 @@ def frame_size(dataset: Dataset) -> tuple[int, int]:
     if samples != 1:
         raise DicomError(f"SamplesPerPixel must be 1, got {samples}")
     if frames is not None and frames > 1:
-        raise DicomError(f"holds {frames} frames, expected one")
+        raise DicomError(f"contains {frames} frames instead of one")
     if not rows or not columns:
         raise DicomError(f"Rows and Columns must be above 0, got {rows} and {columns}")
     if rows * columns > MAX_PIXELS:
@@ -344,26 +344,26 @@ def frame_size(dataset: Dataset) -> tuple[int, int]:
 
 
 def _allocated(dataset: Dataset) -> int:
-    return HeaderValues(dataset).integer("BitsAllocated") or 0  # frame_size has refused all but 8 and 16
+    return HeaderValues(dataset).integer("BitsAllocated") or 0  # frame_size only allows 8 and 16
 
 
 def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
-    """Refuse a compressed stream that is cut off or contradicts the header, before a decoder gets it."""
+    """Raise DicomError if a compressed stream is truncated or contradicts the header."""
     from pydicom.encaps import get_frame
 
     try:
         data = get_frame(dataset.PixelData, 0, number_of_frames=1)
-    except Exception as error:  # damaged items raise many kinds of error
+    except Exception as error:  # damaged items raise various exceptions
         raise DicomError(f"compressed pixel data cannot be parsed: {type(error).__name__}") from None
     if syntax == _RLE:
         return
     frame, allocated = read_frame(data), _allocated(dataset)
     if frame is None:
-        raise DicomError(f"pixel data are not what the transfer syntax {_named(syntax)} says")
+        raise DicomError(f"pixel data do not match the transfer syntax {_named(syntax)}")
     if frame.size != size:
-        raise DicomError(f"the compressed picture is {frame.size}, the header says {size}")
+        raise DicomError(f"the compressed picture is {frame.size}, but the header states {size}")
     if frame.samples != 1:
-        raise DicomError(f"the compressed picture has {frame.samples} samples per pixel, the header says 1")
+        raise DicomError(f"the compressed picture has {frame.samples} samples per pixel, but the header states 1")
     if syntax.endswith(".51") and frame.bits > 8:
         raise DicomError(f"transfer syntax {_named(syntax)} with {frame.bits} bits: not supported")
     if not frame.is_complete:
@@ -371,7 +371,7 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
     if syntax in _JPEG_FRAMES:
         check_jpeg(data, _JPEG_FRAMES[syntax])
     if frame.bits > allocated:
-        raise DicomError(f"the compressed picture has {frame.bits} bits per sample, BitsAllocated is {allocated}")
+        raise DicomError(f"the compressed picture has {frame.bits} bits per sample, but BitsAllocated is {allocated}")
 
 
 def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[Any], str]:
@@ -388,7 +388,7 @@ def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[An
         try:
             plugin = "" if is_native else name
             stored, _ = decoder.as_array(dataset, index=0, raw=True, decoding_plugin=plugin, **options)
-        except Exception as error:  # each library has its own
+        except Exception as error:  # each library has its own exceptions
             reasons.append(f"{name}: {type(error).__name__}")
         else:
             return np.asarray(stored), _with_version(name)
@@ -396,7 +396,7 @@ def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[An
 
 
 def _with_version(decoder: str) -> str:
-    """Return the decoder's name and version; for pylibjpeg, its plugin's."""
+    """Return the decoder's name and version; for pylibjpeg, those of its plugin."""
     if decoder == "pylibjpeg":
         decoder = "pylibjpeg-openjpeg"
     try:

@@ -1,22 +1,22 @@
-"""Converts stored values to 8-bit grey levels, by the display steps in the file.
+"""Conversion of stored pixel values to 8-bit grey levels, by the display settings of a DICOM file.
 
-The steps of DICOM PS3.3 C.11.1 and C.11.2, in their order: modality LUT (a table, or slope and intercept), VOI (a
-table or a window), inversion, 8 bits. Each step is computed once for all 256 or 65,536 values that a pixel can have, in
-float64 and without rounding in between; only the last step rounds, half to even. A picture then needs only one table
-look-up per pixel. Bits above BitsStored (old files keep overlays there) are ignored.
+The steps are those of DICOM PS3.3 C.11.1 and C.11.2, in this order: modality LUT (a table, or slope and intercept), VOI
+LUT (a table or a window), inversion, 8 bits. Each step is computed once for all 256 or 65,536 values that a pixel can
+have, in float64; only the last step rounds, half to even. A picture then needs only one table look-up per pixel. Bits
+above BitsStored (old files keep overlays there) are ignored.
 
-Choices where DICOM leaves several possibilities or files break its rules
+Choices where DICOM allows several possibilities or files break its rules
 --------------------------------------------------------
-- A modality table takes precedence over slope and intercept. A slope without an intercept, or the reverse, is not
-  applied (with a warning).
-- A VOI table takes precedence over windows; of several tables or windows the first is used.
+- A modality table takes precedence over slope and intercept. If only one of slope and intercept is present, it is not
+  applied, and a warning is given.
+- A VOI table takes precedence over windows; the first of several tables or windows is used.
 - Without a VOI table and a window, the full range of the stored bits is shown.
 - The picture is inverted, after VOI, if and only if the photometric interpretation is MONOCHROME1. PresentationLUTShape
-  never inverts: INVERSE with MONOCHROME1 names the same inversion again; with MONOCHROME2 it is a contradiction, which
-  gives a warning.
-- A missing HighBit counts as BitsStored - 1; any other value is refused, because viewers differ on its meaning.
-- PixelPaddingValue has no special treatment: padding gets the grey level of its value, as in pydicom.
-- An unusable window or table (without numbers or width) is an error; it is never replaced.
+  never inverts: INVERSE with MONOCHROME1 refers to the same inversion; with MONOCHROME2 it is a contradiction and
+  causes a warning.
+- A missing HighBit is taken as BitsStored - 1; any other value is an error, because viewers interpret it differently.
+- PixelPaddingValue is ignored: padding gets the grey level of its value, as in pydicom.
+- An unusable window or table (without numbers or width) is an error; no other window or table replaces it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Output = slope * value + intercept; the slope may be negative but not 0."""
+    """Rescaling to slope * value + intercept; the slope may be negative but not 0."""
 
     slope: float
     intercept: float
@@ -46,7 +46,7 @@ class Rescale:
 
 @dataclass(frozen=True, slots=True)
 class Lut:
-    """A look-up table: `first` and all smaller values map to the first entry, values past the end to the last one.
+    """A look-up table; values up to `first` map to the first entry, values beyond the end to the last entry.
 
     Entries have `bits` bits.
     """
@@ -58,7 +58,7 @@ class Lut:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`function` is LINEAR, LINEAR_EXACT or SIGMOID; width >= 1 for LINEAR, > 0 for the others."""
+    """A VOI window; `function` is LINEAR (width at least 1), LINEAR_EXACT or SIGMOID (width above 0)."""
 
     center: float
     width: float
@@ -69,8 +69,8 @@ class Window:
 class DisplaySettings:
     """The steps that turn stored values into grey levels.
 
-    Without `voi`, black to white is the full range of the stored bits (after `modality`). It is not the range of the
-    values in the picture, so that two pictures of one detector stay comparable.
+    Without `voi`, black to white is the full range of the stored bits (after `modality`), not the range of values in
+    the picture, so that two pictures from the same detector stay comparable.
     """
 
     bits_stored: int
@@ -81,14 +81,14 @@ class DisplaySettings:
 
     @property
     def stored_range(self) -> tuple[int, int]:
-        """Lowest and highest value that BitsStored allows."""
+        """(lowest, highest) value that BitsStored allows."""
         if self.is_signed:
             return -(1 << self.bits_stored - 1), (1 << self.bits_stored - 1) - 1
         return 0, (1 << self.bits_stored) - 1
 
     @property
     def modality_range(self) -> tuple[float, float]:
-        """Lowest and highest value after the modality step."""
+        """(lowest, highest) value after the modality step."""
         low, high = self.stored_range
         if isinstance(self.modality, Lut):
             return 0.0, float((1 << self.modality.bits) - 1)
@@ -131,7 +131,7 @@ def grey_table(display: DisplaySettings, *, container_bits: int) -> npt.NDArray[
 
 
 def _stored_values(display: DisplaySettings, container_bits: int) -> Floats:
-    """Return the value of each pattern: its low BitsStored bits, as two's complement if signed."""
+    """Return the value of each bit pattern: its lowest BitsStored bits, in two's complement if signed."""
     patterns = np.arange(1 << container_bits) & ((1 << display.bits_stored) - 1)
     if display.is_signed:
         patterns = np.where(patterns >> (display.bits_stored - 1), patterns - (1 << display.bits_stored), patterns)
@@ -153,7 +153,7 @@ def _look_up(values: Floats, lut: Lut) -> Floats:
 
 
 def _windowed(values: Floats, window: Window) -> Floats:
-    """Return fractions of the output range, by PS3.3 C.11.2.1.2.1 (LINEAR), C.11.2.1.3.1 and C.11.2.1.3.2."""
+    """Return the window's output as a fraction of its range (PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2)."""
     center, width = window.center, window.width
     if window.function == "SIGMOID":
         return (1 + np.exp(np.clip(-4 * (values - center) / width, -700, 700))) ** -1.0
@@ -170,14 +170,14 @@ KEYWORDS = (
     "ModalityLUTSequence", "RescaleSlope", "RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth",
     "VOILUTFunction", "PresentationLUTShape", "PresentationIntentType",
 )  # fmt: skip
-"""Keywords of the elements that decide on the display."""
+"""Keywords of the elements that determine the display."""
 
 _FUNCTIONS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Display settings of a file, their `steps` in words, and `warnings` about the file's values."""
+    """Display settings of a file, a description of the `steps`, and `warnings` about the file's values."""
 
     display: DisplaySettings
     steps: tuple[str, ...]
@@ -185,12 +185,12 @@ class Plan:
 
 
 def plan_display(dataset: Dataset) -> Plan:
-    """Read the display steps that the file asks for.
+    """Return the display settings that a file specifies.
 
     Raises
     ------
     DicomError
-        If an element that decides on the display is missing or unusable.
+        If an element that determines the display is missing or unusable.
     """
     facts = HeaderValues(dataset)
     warnings: list[str] = []
@@ -215,7 +215,7 @@ def _bits(facts: HeaderValues, warnings: list[str]) -> tuple[int, bool]:
     if sign not in (0, 1):
         raise DicomError(f"PixelRepresentation must be 0 or 1, got {sign}")
     if high is None:
-        warnings.append("HighBit is missing: BitsStored - 1 is taken")
+        warnings.append("HighBit is missing, so BitsStored - 1 is used")
     elif high != bits - 1:
         raise DicomError(f"HighBit must be BitsStored - 1 ({bits - 1}), got {high}")
     return bits, bool(sign)
@@ -226,7 +226,7 @@ def _is_inverted(facts: HeaderValues, warnings: list[str]) -> bool:
     is_inverted = photometric == "MONOCHROME1"
     if shape is not None and (shape == "INVERSE") != is_inverted:
         done = "inverted" if is_inverted else "not inverted"
-        warnings.append(f"PresentationLUTShape {shape} contradicts {photometric}, which is followed: {done}")
+        warnings.append(f"PresentationLUTShape {shape} contradicts {photometric} and is ignored: {done}")
     return is_inverted
 
 
@@ -240,7 +240,7 @@ def _modality(
     if slope is None and intercept is None:
         return None, "no modality step"
     if slope is None or intercept is None:
-        warnings.append("RescaleSlope and RescaleIntercept are not both given: neither is applied")
+        warnings.append("only one of RescaleSlope and RescaleIntercept is given, so neither is applied")
         return None, "no modality step"
     if slope == 0:
         raise DicomError("RescaleSlope must not be 0")
@@ -255,13 +255,13 @@ def _voi(
         lut = _lut(tables[0], "VOILUTSequence", is_signed)
         highest, possible = int(lut.entries.max()), (1 << lut.bits) - 1
         if highest < possible // 2:
-            warnings.append(f"VOILUTSequence reaches {highest} of {possible}: the picture is dark")
+            warnings.append(f"VOILUTSequence only reaches {highest} of {possible}, so the picture is dark")
         return lut, f"voi lut 1 of {len(tables)}"
     center, width = _number(facts, "WindowCenter"), _number(facts, "WindowWidth")
     if center is None or width is None:
         if (center is None) != (width is None):
-            warnings.append("WindowCenter and WindowWidth are not both given: no window is applied")
-        warnings.append("no VOI LUT and no window: the full range that the stored bits can hold is shown")
+            warnings.append("only one of WindowCenter and WindowWidth is given, so no window is applied")
+        warnings.append("no VOI LUT and no window, so the full range of the stored bits is shown")
         return None, "full range"
     function = facts.word("VOILUTFunction") or "LINEAR"
     if function not in _FUNCTIONS:
@@ -273,7 +273,7 @@ def _voi(
 
 
 def _number(facts: HeaderValues, keyword: str) -> float | None:
-    """Return the first value of an element as a number; None if it is absent or empty."""
+    """Return the first value of an element as a number; None if the element is absent or empty."""
     texts = facts.texts(keyword)
     if not texts or not texts[0]:
         return None
@@ -289,35 +289,33 @@ def _number(facts: HeaderValues, keyword: str) -> float | None:
 def _items(dataset: Dataset, keyword: str) -> list[Dataset]:
     try:
         return list(dataset.get(keyword) or ())
-    except Exception:  # damaged sequences raise many kinds of error in pydicom
+    except Exception:  # damaged sequences raise various exceptions in pydicom
         raise DicomError(f"{keyword} cannot be read") from None
 
 
 def _lut(item: Dataset, sequence: str, is_signed: bool) -> Lut:
-    """Return a table (PS3.3 C.11.1.1), read from its descriptor (entries, first value, bits) and its data.
+    """Return the look-up table (PS3.3 C.11.1.1) of a descriptor (number of entries, first value, bits) and its data.
 
-    The data are words, or bytes if entries have 8 bits.
-
-    The first value is signed if the values that enter the table are; the file's representation does not count, because
-    files with implicit VR have none.
+    The data are 16-bit words, or bytes if entries have 8 bits. The first value is signed if the input values of the
+    table are signed; its VR is ignored, because files with implicit VR have none.
     """
     descriptor, data = _words(item, "LUTDescriptor", sequence), _words(item, "LUTData", sequence)
     if len(descriptor) != 3:
-        raise DicomError(f"{sequence} has a descriptor of {len(descriptor)} values, expected 3")
+        raise DicomError(f"{sequence} has a descriptor of {len(descriptor)} values instead of 3")
     n_entries, first, bits = int(descriptor[0]) or 1 << 16, int(descriptor[1]), int(descriptor[2])
     if not 8 <= bits <= 16:
         raise DicomError(f"{sequence} must have entries of 8 to 16 bits, got {bits}")
     if bits == 8 and len(data) == (n_entries + 1) // 2 and n_entries > 1:
         data = data.astype("<u2").view(np.uint8)[:n_entries]
     if len(data) != n_entries:
-        raise DicomError(f"{sequence} holds {len(data)} entries, its descriptor says {n_entries}")
+        raise DicomError(f"{sequence} contains {len(data)} entries, but its descriptor states {n_entries}")
     if data.max() >= 1 << bits:
-        raise DicomError(f"{sequence} holds {data.max()}, more than its {bits} bits")
+        raise DicomError(f"{sequence} contains {data.max()}, which exceeds its {bits} bits")
     return Lut(first - (1 << 16) if is_signed and first >= 1 << 15 else first, data, bits)
 
 
 def _words(item: Dataset, keyword: str, sequence: str) -> np.ndarray:
-    """Return 16-bit words as unsigned integers, whatever representation they were written in."""
+    """Return an element's 16-bit words as unsigned integers, whatever their VR."""
     from pydicom.dataelem import RawDataElement
 
     try:
@@ -327,5 +325,5 @@ def _words(item: Dataset, keyword: str, sequence: str) -> np.ndarray:
         if isinstance(value, bytes):
             return np.frombuffer(value[: len(value) // 2 * 2], "<u2" if is_little_endian else ">u2")
         return np.atleast_1d(np.asarray(value, dtype=np.int64)) & 0xFFFF
-    except Exception:  # absent, or no numbers
+    except Exception:  # absent, or not numbers
         raise DicomError(f"{sequence} has no usable {keyword}") from None

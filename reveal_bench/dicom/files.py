@@ -1,7 +1,7 @@
-"""DICOM files on disk or in a zip archive, and their recognition by the first bytes.
+"""Access to DICOM files on disk or in zip archives, and recognition of DICOM by the first bytes.
 
-Suffixes mean nothing: hospital exports carry ``.dcm``, ``.dicom``, numbers or none. Newer collections come as one zip
-archive per series. Its members are read from the archive, and never extracted to disk.
+Suffixes are ignored, because files exported by hospitals have the suffixes ``.dcm`` or ``.dicom``, numbers, or none.
+Newer collections have one zip archive per series; members are read from the archive and never extracted to disk.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_BYTES = 1 << 29
-"""Largest file or archive member that is read, 512 MiB: more than twice the size of 100 megapixels of 16 bits."""
+"""Largest file or archive member that is read: 512 MiB, more than twice the size of 100 million 16-bit pixels."""
 
 NO_REGULAR_FILE = "not a regular file"
-"""Reason why pipes, sockets and devices are not opened."""
+"""Reason given for pipes, sockets and devices, which are not opened."""
 
 _PREAMBLE = 128
 _EXPLICIT_VRS = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT OB OW PN SH SL SQ SS ST TM UI UL UN US UT".split())
 
 
 class DicomError(ValueError):
-    """A file that cannot be used. The message is only the reason; the caller adds the file's name."""
+    """The error of an unusable file.
+
+    The message has only the reason; the caller adds the name of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,17 @@ class DicomFile:
 
     @classmethod
     def of(cls, file: Path | DicomFile) -> DicomFile:
-        """Return `file` itself if it is a DicomFile, otherwise the file at that path."""
+        """Return `file` if it is a DicomFile, otherwise the DicomFile at the path `file`."""
         return file if isinstance(file, DicomFile) else cls(file)
 
     def path_text(self, root: Path) -> str:
-        """Return the name relative to `root`, with ``/``; a member follows its archive: ``a/series.zip!1.dcm``."""
+        """Return the path relative to `root`, with ``/``; for a member of an archive such as ``a/series.zip!1.dcm``."""
         path = self.path.relative_to(root) if self.path.is_relative_to(root) else self.path
         return path.as_posix() if self.member is None else f"{path.as_posix()}!{self.member}"
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the file, or the member of its archive, for reading.
+        """Open the file or the archive member for reading.
 
         Raises
         ------
@@ -70,7 +72,7 @@ class DicomFile:
             raise DicomError(error.strerror or type(error).__name__) from None
 
     def read(self) -> bytes:
-        """Return all bytes of the file; raises as :meth:`open`."""
+        """Return all bytes of the file; raises the errors of :meth:`open`."""
         with self.open() as stream:
             return stream.read()
 
@@ -92,12 +94,12 @@ def _open_member(path: Path, member: str) -> BinaryIO:
     info = archive.getinfo(member)
     if info.flag_bits & 1:
         raise DicomError("encrypted in its archive")
-    _check_size(info.file_size)  # zipfile never yields more than this, whatever the compressed data hold
+    _check_size(info.file_size)  # zipfile never yields more bytes than this
     try:
         return archive.open(info)  # type: ignore[return-value]
     except NotImplementedError:
-        raise DicomError("compressed in its archive by a method that cannot be read") from None
-    except (UnicodeDecodeError, IndexError, struct.error) as error:  # zipfile raises these for a damaged header
+        raise DicomError("compressed in its archive by an unsupported method") from None
+    except (UnicodeDecodeError, IndexError, struct.error) as error:  # raised by zipfile for a damaged header
         raise DicomError(f"damaged archive: {type(error).__name__}") from None
 
 
@@ -107,7 +109,7 @@ def _check_size(size: int) -> None:
 
 
 def _status(path: Path) -> os.stat_result:
-    """Return the status of a regular file; refuse anything else, because reading from a pipe could hang."""
+    """Return the status of a regular file; raise an error for anything else, because reading from a pipe could hang."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise DicomError(NO_REGULAR_FILE)
@@ -115,19 +117,19 @@ def _status(path: Path) -> os.stat_result:
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
-    """Return the open archive at `path`; the last few archives stay open, because their directories can be long.
+    """Return the open archive at `path`; the most recent archives stay open, because reading long directories is slow.
 
     Raises
     ------
     DicomError
-        If it is not a regular file, or not an archive.
+        If `path` is not a regular file or not an archive.
     """
     status = _status(path)
     try:
         return _opened(path, status.st_mtime_ns, status.st_size, os.getpid())
     except OSError:
         raise
-    except Exception as error:  # zipfile raises many kinds of error for a damaged directory, its own among them
+    except Exception as error:  # zipfile raises various exceptions for a damaged directory
         raise DicomError(f"not a readable archive: {type(error).__name__}") from None
 
 
@@ -135,7 +137,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
 def _opened(path: Path, modified: int, size: int, process: int) -> zipfile.ZipFile:
     """Open an archive.
 
-    The cache key has the process, because a forked process must not share the position in the file.
+    The cache key includes the process id, because a forked process must not share the position in the file.
     """
     return zipfile.ZipFile(path)
 
@@ -143,8 +145,8 @@ def _opened(path: Path, modified: int, size: int, process: int) -> zipfile.ZipFi
 def is_dicom(start: bytes) -> bool:
     """Return True if the first 140 bytes of a file look like DICOM.
 
-    Either ``DICM`` follows the preamble of 128 bytes, or, where preamble and meta header are missing, the file opens
-    with an element of group 0002 or 0008 whose VR is known (explicit) or whose length is short (implicit).
+    In a DICOM file ``DICM`` follows the preamble of 128 bytes. A file without preamble and meta header begins with an
+    element of group 0002 or 0008 that has a known VR (explicit VR) or a small length (implicit VR).
 
     Examples
     --------

@@ -1,18 +1,18 @@
-"""The values of a DICOM header that may leave this package: a whitelist, read without the pixels.
+"""Reading of whitelisted values from DICOM headers, without the pixels.
 
-Only the elements named in :data:`WHITELIST` are ever parsed; names, dates, free text, private elements and everything
-else are skipped unread. Four fields of :class:`Header` (`study_uid`, `series_uid`, `sop_uid`, `patient_key`) and two
-that serve to find duplicates (`exposure_key`, `source_uids`) still identify a person: they are for grouping and keyed
-hashing, must never be published, and do not appear in the `repr` of a header.
+Only elements in :data:`WHITELIST` are parsed; names, free text, private elements and everything else are skipped
+unread. Six fields of :class:`Header` still identify a person: `study_uid`, `series_uid`, `sop_uid`, `patient_key`, and
+for finding duplicates `exposure_key` and `source_uids`. They are used for grouping and keyed hashing, must never be
+published, and are not in the `repr` of a header.
 
-Headers of real collections are wrong in many ways. An impossible value is returned as None; nothing is guessed, and a
-bad value never stops the reading of a file. Real collections have spacings of zero, five spellings of one vendor, and
-distances of 12.4 and 18.4 beside 1800.
+Headers of real collections have many errors, such as spacings of zero, five spellings of one vendor, and distances of
+12.4 and 18.4 beside 1800. An impossible value is returned as None. Nothing is guessed, and an invalid value never stops
+the reading of a file.
 
-Texts that may be published must fit their purpose. Manufacturer and model are returned only if they contain nothing
-that looks like an identifier, and a view only in a known spelling: views are matched against exact lists, never by
-parts of words (a lateral decubitus image is not a lateral view, an oblique one is neither AP nor PA). Codes of views
-come from DICOM PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
+Texts that may be published are checked. Manufacturer and model are returned only if they contain nothing that looks
+like an identifier. A view is returned only in a known spelling, by comparison with exact lists and never with parts of
+words (a lateral decubitus image is not a lateral view; an oblique image is neither AP nor PA). View codes are those of
+DICOM PS3.16 CID 4010, as SNOMED CT and older SRT codes.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _BRANDS = {
     "VAREX": "VAREX",
     "VARIAN": "VARIAN",
 }
-"""First word of a manufacturer's name -> the brand. Successors keep their own brands.
+"""First word of a manufacturer's name -> brand.
 
-A KODAK detector is not renamed.
+A brand that another company took over, such as KODAK, keeps its name.
 """
 
 _COMPANY_WORDS = {
@@ -77,14 +77,12 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
 
     Parameters
     ----------
-    position : str or None
-        ViewPosition unchanged. If it is a known spelling, it determines the view.
-    codes : sequence of str
-        Code values of ViewCodeSequence. Otherwise they determine the view if they all mean the same one.
-    orientation : sequence of str
-        PatientOrientation, (direction of rows, direction of columns). It is used last, only to recognise a lateral
-        view, and only if the position is empty: rows that run from back to front (``A``, ``P``) and columns that run
-        along the body. It cannot distinguish AP from PA.
+    position : str or None ViewPosition as in the file. A known spelling determines the view.
+    codes : sequence of str Code values of ViewCodeSequence. If `position` does not determine the view and all codes
+        mean the same view, they determine it.
+    orientation : sequence of str PatientOrientation, (direction of rows, direction of columns). Only used if `position`
+        is empty and the codes do not determine the view, and only to recognise a lateral view, in which rows run
+        between back and front (``A``, ``P``) and columns along the body. AP and PA cannot be distinguished.
 
     Examples
     --------
@@ -104,7 +102,7 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
 
 
 def canonical_manufacturer(raw: str | None) -> str | None:
-    """Return the manufacturer's brand name in capitals, without its legal form; None if it is empty.
+    """Return the manufacturer's brand in capitals, without the legal form of the company; None for an empty text.
 
     Examples
     --------
@@ -126,7 +124,7 @@ def canonical_manufacturer(raw: str | None) -> str | None:
 
 
 def canonical_model(raw: str | None) -> str | None:
-    """Return the model's name in capitals, without quotation marks and with single spaces; None if it is empty.
+    """Return the model's name in capitals, without quotation marks and with single spaces; None for an empty text.
 
     Examples
     --------
@@ -149,10 +147,12 @@ WHITELIST = (
     "BurnedInAnnotation", "PatientIdentityRemoved", "DeidentificationMethodCodeSequence", "PresentationIntentType",
     "IrradiationEventUID", "AcquisitionDate", "AcquisitionTime", "SourceImageSequence",
 )  # fmt: skip
-"""Keywords of the elements that are read. Acquisition date and time only enter the digest `exposure_key`."""
+"""Keywords of the elements that are read.
+
+Acquisition date and time are used only for the digest `exposure_key`."""
 
 PLAUSIBLE_DISTANCE_MM = (500.0, 5000.0)
-"""Plausible distances from source to detector, in mm: about 1 m for bedside images, 1.5 to 2 m for upright ones."""
+"""Plausible distances from source to detector, in mm: about 1 m for bedside, 1.5 to 2 m for upright radiographs."""
 
 _LONGEST_DEVICE_TEXT = 64
 _IDENTIFIER = re.compile(
@@ -165,54 +165,50 @@ _IDENTIFIER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-"""Pattern of texts that may identify a person or device and that names of manufacturers and models never contain."""
+"""Pattern of text that may identify a person or device and does not occur in names of manufacturers or models."""
 
 _UNITS_IN_A_YEAR = {"D": 365.25, "W": 365.25 / 7, "M": 12.0, "Y": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Facts of one file; a fact that is absent or unusable is None.
+    """Whitelisted values of a DICOM file; an absent or unusable value is None.
 
     Attributes
     ----------
     study_uid, series_uid, sop_uid, patient_key : str or None
         UIDs and PatientID. They must never be published.
-    sop_class, modality, photometric, transfer_syntax : str or None
-        As in the file; the transfer syntax is the one found where no meta header declares it.
+    sop_class, modality, photometric, transfer_syntax : str or None As in the file; without a meta header, the transfer
+        syntax used for reading.
     rows, columns, bits_stored, instance_number : int or None
     view : str
         ``AP``, ``PA``, ``LATERAL`` or ``UNKNOWN``; see :func:`~reveal_bench.dicom.header.canonical_view`.
-    view_raw : str or None
-        ViewPosition unchanged if it is a known spelling of a view; another text may say anything.
-    spacing_mm : (float, float) or None
-        Distance of rows, distance of columns, in mm.
+    view_raw : str or None ViewPosition as in the file if it is a known spelling of a view; other texts could contain
+        anything.
+    spacing_mm : (float, float) or None Spacing between rows and between columns, in mm.
     spacing_source : str
         ``pixel_spacing``, ``imager_pixel_spacing`` (at the detector: not corrected for magnification) or ``none``.
-    manufacturer, model : str or None Canonical; `_raw` unchanged, at most 64 characters. None if the text has a part
-        that may identify a person: a UID, a date, a "^" as in names of persons, or nine digits in a row.
+    manufacturer, model : str or None Canonical spelling; `_raw` as in the file, at most 64 characters. None if part of
+        the text may identify a person: a UID, a date, a "^" as in DICOM names, or nine consecutive digits.
     detector_type : str or None
         DIRECT, SCINTILLATOR, STORAGE, FILM.
     kvp, exposure_mas : float or None
         Both > 0, in kV and mAs.
-    distance_source_to_detector_mm : float or None
-        In :data:`PLAUSIBLE_DISTANCE_MM`; other values are None, since their unit can only be guessed.
-    age_years : int or None
-        Whole years, from which only age bands are made.
+    distance_source_to_detector_mm : float or None None for values outside :data:`PLAUSIBLE_DISTANCE_MM`, because their
+        unit is uncertain.
+    age_years : int or None Whole years; only age bands are published.
     sex : str or None
         F, M or O.
     image_type : tuple of str
-    burned_in : bool or None
-        BurnedInAnnotation; None or False proves nothing.
+    burned_in : bool or None BurnedInAnnotation; None or False does not prove that there is no text in the pixels.
     deidentified : bool or None
         PatientIdentityRemoved; `deid_methods` are the codes of the methods (PS3.16 CID 7050).
     intent : str or None
         ``PRESENTATION`` or ``PROCESSING``.
-    exposure_key : str or None
-        Key that pictures of one exposure share: IrradiationEventUID, or a digest of date and time. It must never be
+    exposure_key : str or None Key shared by pictures of the same exposure: IrradiationEventUID, or a digest of date and
+        time. Must never be published.
+    source_uids : tuple of str SOPInstanceUIDs of the pictures from which this picture was made. Must never be
         published.
-    source_uids : tuple of str
-        SOPInstanceUIDs of the pictures from which this one was made. They must never be published.
     has_pixels : bool
     """
 
@@ -253,12 +249,12 @@ class Header:
 
 
 def read_header(file: Path | DicomFile) -> Header:
-    """Read the whitelisted facts of a file, without its pixels.
+    """Return the whitelisted values of a file, which is read without its pixels.
 
     Raises
     ------
     DicomError
-        If the file cannot be read as DICOM; the message is only the reason.
+        If the file cannot be read as DICOM; the message does not name the file.
     ImportError
         If pydicom is not installed.
     """
@@ -313,7 +309,7 @@ def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
 
 
 def age_in_years(text: str | None) -> int | None:
-    """Return the whole years of an age: ``063Y``, ``018M``, ``09W`` or ``012D``; None without a unit or over 130.
+    """Return an age such as ``063Y``, ``018M``, ``09W`` or ``012D`` in whole years; None without a unit or above 130.
 
     Examples
     --------
@@ -328,7 +324,7 @@ def age_in_years(text: str | None) -> int | None:
 
 
 def _device_text(text: str | None) -> str | None:
-    """Return a manufacturer or model unchanged; None if it has a part that may identify a person."""
+    """Return a manufacturer or model unchanged, or None if part of the text may identify a person."""
     is_fit = text is not None and len(text) <= _LONGEST_DEVICE_TEXT and not _IDENTIFIER.search(text)
     return text if is_fit else None
 
@@ -336,7 +332,7 @@ def _device_text(text: str | None) -> str | None:
 def _spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
     """Return (spacing, source).
 
-    PixelSpacing if both numbers are positive, otherwise ImagerPixelSpacing or (None, "none").
+    Return (spacing in mm, source): PixelSpacing if valid, otherwise ImagerPixelSpacing, or (None, "none").
     """
     for keyword, source in (("PixelSpacing", "pixel_spacing"), ("ImagerPixelSpacing", "imager_pixel_spacing")):
         numbers = facts.numbers(keyword)
@@ -346,7 +342,7 @@ def _spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
 
 
 def _exposure_mas(facts: HeaderValues) -> float | None:
-    """Return the exposure in mAs; ExposureInuAs refines or replaces Exposure, and is ignored if it contradicts it."""
+    """Return the exposure in mAs: the more precise ExposureInuAs, unless it contradicts Exposure."""
     whole, micro = facts.positive("Exposure"), facts.positive("ExposureInuAs")
     if micro is not None and (whole is None or abs(micro / 1000 - whole) <= 1):
         return micro / 1000

@@ -1,8 +1,8 @@
-"""The pixel pipeline makes an 8-bit grey PNG of a DICOM file as a viewer shows it, and records how it was made.
+"""The pixel pipeline: conversion of a DICOM file to an 8-bit grey PNG as viewers show it, with a record of all steps.
 
 decode -> modality -> VOI -> invert if MONOCHROME1 -> 8 bits -> PNG. :mod:`reveal_bench.dicom.display` lists the choices
-that files leave open. The text `pipeline` names every step of one picture. It starts with :data:`PIPELINE`, which must
-change whenever the same file would give other grey levels.
+where DICOM is ambiguous. The text `pipeline` names every step for a picture. It starts with :data:`PIPELINE`, which
+must change whenever the grey levels for the same file would change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIPELINE = "dicom-v1"
 
 @dataclass(frozen=True, slots=True)
 class DicomPng:
-    """The PNG made from a DICOM file, with its hashes.
+    """A PNG made from a DICOM file, with hashes.
 
     Attributes
     ----------
@@ -35,15 +35,14 @@ class DicomPng:
         PNG, 8-bit grey, 0 is black.
     size : (int, int)
         Height, width.
-    source_sha256 : str
-        SHA-256 of the DICOM file's bytes (in an archive, of the member's).
+    source_sha256 : str SHA-256 of the DICOM file or archive member.
     pixel_sha256 : str
         SHA-256 of the 8-bit grey levels, row by row.
     pipeline : str
         Every step, such as "dicom-v1: gdcm 3.2.6 -> modality slope/intercept -> voi window 1 of 3 LINEAR ->
         invert (MONOCHROME1) -> 8 bit -> png cv2 5.0.0.93".
-    warnings : tuple of str
-        Facts in the file that a maintainer should check; they quote no other elements.
+    warnings : tuple of str Notes on the file's display settings that a maintainer should check; they never quote other
+        elements.
     """
 
     data: bytes = field(repr=False)
@@ -55,13 +54,13 @@ class DicomPng:
 
 
 def develop_dicom(file: Path | DicomFile) -> DicomPng:
-    """Turn a single-frame grey DICOM file into an 8-bit PNG.
+    """Convert a single-frame grey DICOM file to an 8-bit PNG.
 
     Raises
     ------
     DicomError
-        If the file cannot be read, has no such picture, or no permitted decoder can decode it; the message is only the
-        reason.
+        If the file cannot be read, contains no single-frame grey picture, or no permitted decoder can decode it; the
+        message does not name the file.
     ImportError
         If pydicom is not installed.
     """
@@ -73,9 +72,9 @@ def develop_dicom(file: Path | DicomFile) -> DicomPng:
         with refuse_damage():
             stored = dataset.get("PixelData")
         if not stored:
-            raise DicomError("no integer pixel data, or cut off within them")
+            raise DicomError("no integer pixel data, or the file is truncated within them")
         if not isinstance(stored, bytes):
-            raise DicomError("pixel data of another representation than OB or OW")
+            raise DicomError("pixel data with a VR other than OB or OW")
         size = decoding.frame_size(dataset)
         plan = display.plan_display(dataset)
         patterns, decoder = decoding.decode(dataset, transfer_syntax(dataset), size)
@@ -92,7 +91,7 @@ def develop_dicom(file: Path | DicomFile) -> DicomPng:
 
 
 def encode_png(levels: npt.NDArray[np.uint8]) -> tuple[bytes, str]:
-    """Return (bytes of a PNG, encoder's name); without OpenCV, Pillow at level 1 encodes, which is half as fast."""
+    """Return (bytes of a PNG file, name of the encoder): OpenCV if installed, else Pillow at level 1, half as fast."""
     try:
         import cv2
     except ImportError:

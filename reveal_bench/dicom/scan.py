@@ -1,14 +1,15 @@
-"""Walk a folder and account for every file in it: DICOM with a header, set aside, unreadable, or not DICOM.
+"""Search of a folder for radiographs: every file is a radiograph with a header, set aside, unreadable, or not DICOM.
 
-Files are recognised by content, never by suffix. Paths are sorted, whatever the number of workers.
+Files are recognised by content, not by suffix.
 
-The members of zip archives (suffix ``.zip``) are read, but not archives within archives. Hidden files and unfinished
-downloads are ignored. Links are followed if they stay within the folder, and each folder is visited once. Only regular
-files are opened: reading from a pipe could wait for ever, and reading from a device never end.
+The results are sorted by path, whatever the number of workers. The members of zip archives (suffix ``.zip``) are read,
+but not archives within archives. Hidden files and unfinished downloads are ignored. Links are followed if they stay
+within the folder, and each folder is visited once. Only regular files are opened, because reading from a pipe or device
+might never end.
 
-Headers decide which files are original projection radiographs, which are duplicates, and whether they were
-de-identified. Nothing is dropped silently: every file that is set aside carries its reason. BodyPartExamined is ignored
-(chest radiographs are labelled EXTREMETY, sic).
+Headers determine which files are original projection radiographs, which are duplicates, and which are not known to be
+de-identified. Every file that is set aside is listed with a reason. BodyPartExamined is ignored, because it is often
+wrong (chest radiographs labelled EXTREMETY, sic).
 """
 
 from __future__ import annotations
@@ -32,23 +33,21 @@ from reveal_bench.dicom.header import Header, read_header
 from reveal_bench.dicom.pixels import develop_dicom
 
 MAX_MEMBERS = 1_000_000
-"""Largest number of files in an archive whose members are read."""
+"""Largest number of members of an archive; a larger archive is not read."""
 
 _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".aria2", ".tmp", "~")
 
 Entries = list[tuple[DicomFile, str]]
-"""Files, each with a reason."""
+"""List of (file, reason)."""
 
 
 def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]:
-    """Yield every file below `root` that may be opened, in no particular order.
+    """Yield every file below `root` that may be opened, in arbitrary order.
 
     Parameters
     ----------
-    aside : list
-        Files that are not opened are added: links that lead out of `root`, and anything but regular files.
-    unreadable : list
-        Folders that cannot be listed are added, and links that lead nowhere.
+    aside : list Receives (file, reason) of links that lead out of `root` and of files that are not regular files.
+    unreadable : list Receives (file, reason) of folders that cannot be listed and of broken links.
     """
 
     def note(error: OSError) -> None:
@@ -76,12 +75,12 @@ def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]
 
 
 def _leads_out(path: Path, real_root: Path, aside: Entries) -> bool:
-    """Return True, after noting it, if a link leads out of the folder."""
+    """Return True if a link leads out of the folder, after adding the link to `aside`."""
     if not path.is_symlink():
-        return False  # its folder was checked before
+        return False  # the parent folder was already checked
     try:
         is_out = not path.resolve().is_relative_to(real_root)
-    except (OSError, RuntimeError):  # links that lead to one another
+    except (OSError, RuntimeError):  # links that refer to each other
         return False
     if is_out:
         aside.append((DicomFile(path), "a link that leads out of the folder"))
@@ -89,7 +88,7 @@ def _leads_out(path: Path, real_root: Path, aside: Entries) -> bool:
 
 
 def _is_regular(path: Path, aside: Entries, unreadable: Entries) -> bool:
-    """Return True for a file with bytes of its own; otherwise note that it is not."""
+    """Return True for a regular file; otherwise add the file to `aside` or `unreadable`."""
     try:
         is_regular = stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -113,7 +112,7 @@ def _members(path: Path, unreadable: Entries) -> Iterator[DicomFile]:
         unreadable.append((DicomFile(path), error.strerror or type(error).__name__))
         return
     if len(names) > MAX_MEMBERS:
-        unreadable.append((DicomFile(path), f"holds {len(names):,} files; at most {MAX_MEMBERS:,} are read"))
+        unreadable.append((DicomFile(path), f"contains {len(names):,} files; at most {MAX_MEMBERS:,} are read"))
         return
     for name in names:
         if not any(_is_passed_over(part) for part in name.split("/")):
@@ -132,20 +131,18 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The contents of `root`. Every file that is neither hidden nor unfinished is in exactly one list.
+    """The files below `root`. Every file that is neither hidden nor unfinished is in exactly one list.
 
     Attributes
     ----------
     root : Path
     headers : list of (DicomFile, Header)
         Original projection radiographs, without duplicates.
-    set_aside : list of (DicomFile, str)
-        Files with a reason: readable but not an original radiograph, a duplicate, not a regular file, or a link out of
-        the folder.
-    unreadable : list of (DicomFile, str)
-        Files with a reason: DICOM by name or content, but they cannot be read, or contradict another file.
-    others : list of DicomFile
-        Files that are not DICOM, by content and name.
+    set_aside : list of (DicomFile, str) (file, reason) of readable files that are not original radiographs, of
+        duplicates, of files that are not regular files, and of links out of the folder.
+    unreadable : list of (DicomFile, str) (file, reason) of files that are DICOM by name or content, but are unreadable
+        or contradict another file.
+    others : list of DicomFile Files that are not DICOM by content or name.
     """
 
     root: Path
@@ -162,14 +159,14 @@ def scan_tree(
     progress: Callable[[int, int], None] | None = None,
     include_secondary: bool = False,
 ) -> Scan:
-    """Read the header of every DICOM file under `root`.
+    """Return all files below `root`, with the headers of radiographs.
 
     Parameters
     ----------
     root : Path
         A folder.
-    workers : int
-        Processes that read; with more than one the calling script needs the ``__main__`` guard of `multiprocessing`.
+    workers : int Number of reading processes; with more than one, the calling script needs the ``__main__`` guard of
+        `multiprocessing`.
     progress : callable, optional
         Called with (files done, files in all) after every few files.
     include_secondary : bool
@@ -203,9 +200,9 @@ def scan_tree(
 
 
 def in_chunks(read: Callable[[list[Item]], Found], items: Sequence[Item], workers: int) -> Iterator[Found]:
-    """Yield the results of `read` for a few `items` at a time, in order.
+    """Yield the results of `read` for chunks of `items`, in order.
 
-    If there are many, `workers` processes read.
+    If there are many items, `workers` processes read.
     """
     chunks = [list(items[start : start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
     if workers <= 1 or len(chunks) < 2:
@@ -217,7 +214,7 @@ def in_chunks(read: Callable[[list[Item]], Found], items: Sequence[Item], worker
 
 
 def _start_worker() -> None:
-    """Ignore Ctrl-C, which the parent handles, and end when the parent ends, even if it is killed."""
+    """Make a worker process ignore Ctrl-C, which the parent handles, and end when the parent ends or is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -234,7 +231,7 @@ def _examine_all(files: list[DicomFile]) -> list[tuple[DicomFile, Header | str |
 
 
 def _examine(file: DicomFile) -> Header | str | None:
-    """Return the header, the reason why it cannot be read, or None for a file that is not DICOM."""
+    """Return for each file the header, the reason why it is unreadable, or None if the file is not DICOM."""
     is_named_so = (file.member or file.path.name).lower().endswith(_SUFFIXES)
     try:
         with file.open() as stream:
@@ -247,7 +244,7 @@ def _examine(file: DicomFile) -> Header | str | None:
 
 
 def _sort_out(scan: Scan, candidates: list[tuple[DicomFile, Header]], include_secondary: bool) -> None:
-    """Divide the candidates into headers, files set aside and unreadable files of `scan`."""
+    """Sort the candidates into the lists `headers`, `set_aside` and `unreadable` of `scan`."""
     originals = []
     for file, header in candidates:
         reason = set_aside(header, include_secondary=include_secondary)
@@ -272,9 +269,9 @@ def _place(file: DicomFile) -> tuple[Path, str]:
 
 
 def _hashes_of_repeated(headers: list[tuple[DicomFile, Header]]) -> dict[DicomFile, str]:
-    """Return pixel hashes of files that share a SOPInstanceUID; a scan does not need the pixels of other files.
+    """Return pixel hashes of files that share a SOPInstanceUID; a scan does not need those of other files.
 
-    Identical copies are not decoded: the hash of their bytes replaces the hash of their pixels.
+    If all files of a group have the same bytes, nothing is decoded, and the hash of the bytes is used instead.
     """
     groups: dict[str, list[DicomFile]] = {}
     for file, header in headers:
@@ -291,7 +288,7 @@ def _hashes_of_repeated(headers: list[tuple[DicomFile, Header]]) -> dict[DicomFi
 def _pixel_hashes(files: list[DicomFile]) -> dict[DicomFile, str]:
     hashes = {}
     for file in files:
-        with suppress(DicomError):  # it is compared by its header
+        with suppress(DicomError):  # such a file is compared by its header
             hashes[file] = develop_dicom(file).pixel_sha256
     return hashes
 
@@ -301,7 +298,7 @@ _RADIOGRAPHS = {_STORAGE + "1", _STORAGE + "1.1", _STORAGE + "1.1.1"}
 """Computed Radiography; Digital X-Ray for presentation and for processing (PS3.4 B.5)."""
 
 _OTHER_CLASSES = (
-    ("1.2.840.10008.1.3.10", "a DICOMDIR, the index of a medium"),
+    ("1.2.840.10008.1.3.10", "a DICOMDIR, the index of a storage medium"),
     (_STORAGE + "7", "a secondary capture (SOP class)"),
     (_STORAGE + "11", "a presentation state, not a picture"),
     (_STORAGE + "88", "a structured report or key object selection, not a picture"),
@@ -312,29 +309,28 @@ _CLEAN_PIXELS = "113101"
 
 
 def set_aside(header: Header, *, include_secondary: bool = False) -> str | None:
-    """Return the reason why a file is not an original projection radiograph; None if it is one.
+    """Return the reason why a file is not an original projection radiograph, or None if it is.
 
     Parameters
     ----------
     header : Header
-    include_secondary : bool
-        Accept secondary captures of modality CR or DX: some public collections (RSNA Pneumonia, SIIM-ACR) were
-        re-saved as such.
+    include_secondary : bool Accept secondary captures whose modality is CR, DX or missing, because some public
+        collections (RSNA Pneumonia, SIIM-ACR) were re-saved as secondary captures.
 
     Notes
     -----
-    A missing SOP class or modality is not a reason: de-identification often takes them out. CR with the SOP class of DX
-    is accepted.
+    A missing SOP class or modality is accepted, because de-identification often removes it. So is modality CR with the
+    SOP class of DX.
     """
     is_secondary = (header.sop_class or "").startswith(_STORAGE + "7")
     if header.sop_class and header.sop_class not in _RADIOGRAPHS and not (is_secondary and include_secondary):
         return _class_reason(header.sop_class)
     if header.modality and header.modality not in _MODALITIES:
-        return f"modality {header.modality}, not CR or DX"
+        return f"modality {header.modality} instead of CR or DX"
     if not header.has_pixels:
-        return "no pixel data, or the file was cut off before them"
+        return "no pixel data, or the file is truncated before them"
     if not header.rows or not header.columns:
-        return "no picture: Rows or Columns are missing"
+        return "no picture, because Rows or Columns are missing"
     if header.photometric and not header.photometric.startswith("MONOCHROME"):
         return f"a colour picture ({header.photometric})"
     if header.image_type[:2] == ("DERIVED", "SECONDARY") and not include_secondary:
@@ -348,12 +344,12 @@ def _class_reason(sop_class: str) -> str:
     for prefix, reason in _OTHER_CLASSES:
         if sop_class == prefix or sop_class.startswith(f"{prefix}."):
             return reason
-    return f"SOP class {sop_class} is not a radiograph's (CR, DX)"
+    return f"SOP class {sop_class} instead of a radiograph's (CR, DX)"
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A `file` that repeats the picture of `of`, with the `reason`; in a conflict both have one UID but differ."""
+    """A `file` that repeats the picture of the file `of`; in a conflict, the files share a UID but differ."""
 
     file: DicomFile
     of: DicomFile
@@ -364,26 +360,25 @@ class Duplicate:
 def find_duplicates(
     headers: Sequence[tuple[DicomFile, Header]], pixel_sha256: Mapping[DicomFile, str] | None = None
 ) -> list[Duplicate]:
-    """Return files that repeat another one; of each group the first stays.
+    """Return the files that repeat another file; the first file of each group is kept.
 
     Parameters
     ----------
     headers : sequence of (file, header)
         The files in order of preference.
-    pixel_sha256 : mapping, optional
-        Hash of the developed pixels of some or all files.
+    pixel_sha256 : mapping, optional Hash of the 8-bit pixels of some or all files.
 
     Returns
     -------
     list of Duplicate
-        The duplicates, in the order of `headers`, each file at most once. The first rule that fits counts:
+        The duplicates, in the order of `headers`, each file at most once. The first rule that applies counts:
 
-        1. The SOPInstanceUID of an earlier file: a duplicate if the pixels (or, if they are not hashed, all header
-           facts) agree; otherwise a conflict, because one of the two files is mislabelled.
-        2. FOR PROCESSING beside FOR PRESENTATION of the same exposure in one study: the picture for presentation stays.
-           The exposure is the same if the file is named as source, or the exposure keys are equal, or view, kVp and mAs
-           are.
-        3. The same pixels as an earlier file of the study.
+        1. Same SOPInstanceUID as an earlier file: a duplicate if the pixels (without hashes, all header values) agree;
+          otherwise a conflict, because one of the two files is mislabelled.
+        2. FOR PROCESSING picture with a FOR PRESENTATION picture of the same exposure in the study: the latter is kept.
+          The exposure is the same if the latter names the file as its source, or if the exposure keys are equal, or if
+          view, kVp and mAs are equal.
+        3. Same pixels as an earlier file of the study.
     """
     hashes = pixel_sha256 or {}
     presentations: dict[str | None, list[tuple[DicomFile, Header]]] = {}
@@ -419,7 +414,9 @@ def _same_uid(
         agree, what = header == its_header, "header facts"
     if agree:
         return Duplicate(file, first, f"the same SOPInstanceUID and {what}")
-    return Duplicate(file, first, f"the same SOPInstanceUID but other {what}: one is mislabelled", True)
+    return Duplicate(
+        file, first, f"the same SOPInstanceUID but different {what}, so one of the two files is mislabelled", True
+    )
 
 
 def _processed_elsewhere(
@@ -443,22 +440,21 @@ def _same_exposure(raw: Header, processed: Header) -> str | None:
 
 
 def deid_warnings(header: Header) -> list[str]:
-    """Return warnings about what a publisher must check before publishing pixels or facts of this file.
+    """Return warnings on what a publisher must check before publishing pixels or values of this file.
 
-    The markers come from DICOM PS3.15 Annex E. None of them proves anything, because a tool wrote them.
+    The attributes are those of DICOM PS3.15 Annex E. They are no proof of de-identification, because a tool may have
+    set them wrongly.
     """
     warnings = []
     if header.deidentified is None:
-        warnings.append("PatientIdentityRemoved is absent: nothing says that the file was de-identified")
+        warnings.append("PatientIdentityRemoved is absent, so the file does not state that it was de-identified")
     elif not header.deidentified:
-        warnings.append("PatientIdentityRemoved is NO: the file says that it was not de-identified")
+        warnings.append("PatientIdentityRemoved is NO, so the file was not de-identified")
     elif not header.deid_methods:
-        warnings.append("PatientIdentityRemoved is YES, but no coded method says how")
+        warnings.append("PatientIdentityRemoved is YES, but no coded method is stated")
     if header.burned_in:
-        warnings.append("BurnedInAnnotation is YES: the pixels hold text that may identify the patient")
+        warnings.append("BurnedInAnnotation is YES, so the pixels contain text that may identify the patient")
     elif _CLEAN_PIXELS not in header.deid_methods:
         value = "absent" if header.burned_in is None else "NO"
-        warnings.append(
-            f"no method says that the pixels were cleaned (113101); BurnedInAnnotation {value} is not proof"
-        )
+        warnings.append(f"no stated method cleaned the pixels (113101); BurnedInAnnotation {value} is no proof")
     return warnings

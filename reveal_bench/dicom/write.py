@@ -1,7 +1,7 @@
-"""Write DICOM files for synthetic data and tests; the same input always gives the same bytes.
+"""Writing of DICOM files for synthetic data and tests; the same input always gives the same bytes.
 
-Nothing is invented: UIDs, dates and names come from `attributes` or are absent. Malformed files (a missing tag, text
-instead of a number, wrong sizes) can be written, because real collections have them.
+UIDs, dates and names come from `attributes` or are absent. Malformed files (a missing tag, text instead of a number,
+wrong sizes) can be written, because real collections contain such files.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ TRANSFER_SYNTAXES = {
     "jpeg2000-lossless": "1.2.840.10008.1.2.4.90",
     "jpegls-lossless": "1.2.840.10008.1.2.4.80",
 }
-"""Name -> UID of the transfer syntaxes that can be written. The encoders come with the ``[dicom]`` extra."""
+"""Name -> UID of the transfer syntaxes that can be written. The extra ``[dicom]`` installs the encoders."""
 
 _ENCODERS = {"rle": "pylibjpeg", "jpeg2000-lossless": "pylibjpeg", "jpegls-lossless": "pyjpegls"}
 _IMPLEMENTATION_UID = "2.25.283412071903347563415907733290211530497"
 _IMPLEMENTATION = "REVEAL_BENCH"
-_SMALLEST_J2K = 32  # OpenJPEG halves a picture five times
+_SMALLEST_J2K = 32  # smallest side in pixels, because OpenJPEG halves a picture five times
 
 Attributes = Mapping[str, Any] | Mapping[str | tuple[int, int, str], Any]
 
@@ -48,31 +48,28 @@ def write_dicom(
     transfer_syntax: str = "explicit",
     meta_header: bool = True,
 ) -> None:
-    """Write one single-frame grey picture as a DICOM file.
+    """Write a single-frame grey picture as a DICOM file.
 
     Parameters
     ----------
-    path : Path
-        File to write; an existing one is replaced.
-    pixels : integer array, shape (height, width)
-        Stored values; a signed type is stored as two's complement. They are not inverted for MONOCHROME1.
-    attributes : mapping
-        DICOM keyword, or (group, element, VR) for a private or ill-typed element, -> value. A sequence is a list of
-        mappings. Text is written unchanged, even if the element needs a number. The attributes override the elements
-        that this function writes by default, and None removes one (``{"HighBit": None}``).
+    path : Path File to write; an existing file is replaced.
+    pixels : integer array, shape (height, width) Stored values, in two's complement for a signed type. They are not
+        inverted for MONOCHROME1.
+    attributes : mapping DICOM keyword, or (group, element, VR) for a private or ill-typed element, -> value. A sequence
+        is a list of mappings. Text is written unchanged, even for an element that should have a number. Attributes
+        replace the elements that this function writes by default; None removes an element (``{"HighBit": None}``).
     bits_stored : int in [1, 16]
         Up to 8 bits are stored in bytes, more in words.
     photometric : str
         ``MONOCHROME1`` or ``MONOCHROME2``.
     transfer_syntax : str
         A key of :data:`TRANSFER_SYNTAXES`.
-    meta_header : bool
-        False leaves out preamble and group 0002; only for ``implicit`` and ``explicit``.
+    meta_header : bool False to omit preamble and group 0002; only for ``implicit`` and ``explicit``.
 
     Raises
     ------
     ValueError
-        If the pixels are not 2-D integers within `bits_stored`, or an option is unknown.
+        If the pixels are not a 2-D array of integers within `bits_stored`, or an option is unknown.
     """
     pixels = np.asarray(pixels)
     _check(pixels, bits_stored, transfer_syntax, meta_header)
@@ -113,7 +110,7 @@ def _check(pixels: npt.NDArray[Any], bits_stored: int, transfer_syntax: str, met
     if transfer_syntax == "jpeg2000-lossless" and min(pixels.shape) < _SMALLEST_J2K:
         raise ArgumentError("pixels", f"must have sides of at least {_SMALLEST_J2K} for JPEG 2000", pixels.shape)
     if not meta_header and transfer_syntax not in ("implicit", "explicit"):
-        raise ValueError(f"`transfer_syntax` {transfer_syntax!r} cannot be named without a meta header")
+        raise ValueError(f"`transfer_syntax` {transfer_syntax!r} needs a meta header")
     signed = pixels.dtype.kind == "i"
     low, high = (-(1 << bits_stored - 1), (1 << bits_stored - 1) - 1) if signed else (0, (1 << bits_stored) - 1)
     if pixels.min() < low or pixels.max() > high:
@@ -122,7 +119,7 @@ def _check(pixels: npt.NDArray[Any], bits_stored: int, transfer_syntax: str, met
 
 
 def _picture(pixels: npt.NDArray[Any], bits_stored: int, photometric: str) -> Dataset:
-    """Return the Image Pixel module."""
+    """Return the elements of DICOM's Image Pixel module."""
     from pydicom import Dataset
 
     allocated = 8 if bits_stored <= 8 else 16

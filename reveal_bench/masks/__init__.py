@@ -1,7 +1,7 @@
-"""Run-length masks and boxes, and the compiled loops over them.
+"""Run-length masks and boxes, and compiled loops for computing with them.
 
-:mod:`~reveal_bench.masks.run_lengths` defines the masks, :mod:`~reveal_bench.masks.kernels` the loops, which are
-compiled from the C sources in this folder, and :mod:`~reveal_bench.masks.numpy_kernels` the same loops in numpy.
+:mod:`~reveal_bench.masks.run_lengths` defines the masks, :mod:`~reveal_bench.masks.kernels` calls the loops that are
+compiled from the C sources in this folder, and :mod:`~reveal_bench.masks.numpy_kernels` has equivalent loops in numpy.
 """
 
 from __future__ import annotations

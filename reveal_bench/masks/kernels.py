@@ -1,16 +1,15 @@
-"""Compiled loops over run-length masks and over ranked marks, behind :mod:`reveal_bench.masks` and
-:mod:`reveal_bench.metrics`.
+"""Python interface of the compiled loops over run-length masks, heat maps and ranked boxes.
 
 Conventions
 -----------
-A mask is stored column-major as the strictly checked, non-decreasing *ends* of its runs: run 0 is background, run 1
-foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks share one flat ``ends``
-array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing, because
-:mod:`reveal_bench.masks` already did.
+A mask is stored, in column-major order, as the increasing *ends* of its runs: run 0 is background, run 1 foreground,
+and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks share one flat array ``ends``; mask i
+is ``ends[offsets[i]:offsets[i + 1]]``. The functions of this module do not check masks, because
+:mod:`reveal_bench.masks` checks them.
 
-The loops are ``_kernels.c``, a shared library that is compiled when the package is installed (``.ci/hatch_build.py``).
-If it does not load, :mod:`reveal_bench.masks.numpy_kernels` returns the same results more slowly, after a warning. The
-environment variable ``REVEAL_KERNELS=numpy`` chooses the numpy loops.
+The loops are in ``_kernels.c``, which is compiled to a shared library when the package is installed
+(``.ci/hatch_build.py``). If the library does not load, a warning is given, and :mod:`reveal_bench.masks.numpy_kernels`
+computes the same results more slowly. The environment variable ``REVEAL_KERNELS=numpy`` selects the numpy loops.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSION = 7
-"""Version of the loops and their arguments; a library compiled from another version is refused."""
+"""Version of the loops and their arguments; a library compiled from another version is an error."""
 
 _LIBRARY = Path(__file__).with_name("libkernels.so")  # on every system
 _ARGUMENTS = {
@@ -57,12 +56,12 @@ _ARGUMENTS = {
     "runs_above": "iqqiiIQ",
     "upsample": "iqqiI",
 }
-"""Arguments of each loop: b, i, q: arrays with items of 1, 4, 8 bytes; B, I, Q: such arrays to write; n: a number."""
+"""Arguments of each loop; b, i, q: arrays with items of 1, 4, 8 bytes; B, I, Q: arrays for results; n: a number."""
 _ITEM_BYTES = {"b": 1, "i": 4, "q": 8}
 
 
 class Loops:
-    """The loops of a compiled library as methods, which release Python's lock, so that threads run in parallel.
+    """The loops of a compiled library as methods; they release Python's global lock, so that threads run in parallel.
 
     Raises
     ------
@@ -86,15 +85,17 @@ class Loops:
 
 
 class _Loop:
-    """A loop whose arguments are checked, because a wrong one would read or write beyond an array."""
+    """A loop whose arguments are checked, because with wrong arguments it would read or write outside of arrays."""
 
     def __init__(self, function: Callable[..., int], kinds: str) -> None:
         self._function, self._kinds = function, kinds
         self._arguments = ctypes.c_int64 * (3 * len(kinds))
 
     def __call__(self, *arguments: npt.NDArray[Any] | int) -> None:
-        """Run the loop; raises MemoryError if memory runs out."""
-        numbers: list[int] = []  # three of each: address, number of items or whole number, length of the last axis
+        """Run the loop; raise MemoryError if memory runs out."""
+        numbers: list[
+            int
+        ] = []  # three numbers per argument: address; number of items, or the number itself; length of the last axis
         for i, (kind, value) in enumerate(zip(self._kinds, arguments, strict=True)):
             if isinstance(value, np.ndarray):
                 flags = value.flags
@@ -116,7 +117,7 @@ def choose_loops(library: Path) -> Any:
     Raises
     ------
     ImportError
-        If the library was compiled from another version, which is a mistake and not a property of the machine.
+        If the library was compiled from another version of the loops, which is an error in the installation.
     """
     backend = os.environ.get("REVEAL_KERNELS", "")
     if backend not in ("", "numpy"):
@@ -137,14 +138,14 @@ Counts = Floats
 
 
 def count_characters(text: bytes, characters: bytes) -> list[int]:
-    """Count each of the one-byte `characters` in `text`; meant for long texts in which they are frequent."""
+    """Return the number of each of the one-byte `characters` in `text`; fast for long texts."""
     counts = np.zeros(len(characters), np.int64)
     loops.count_characters(np.frombuffer(text, np.uint8), np.frombuffer(characters, np.uint8), counts)
     return counts.tolist()
 
 
 def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
-    """Return the number of complete codes in each string: characters without the continuation bit."""
+    """Return the number of complete run codes in each COCO string (characters without the continuation bit)."""
     n_runs = np.empty(len(offsets) - 1, np.int64)
     loops.count_runs(text, offsets, n_runs)
     return n_runs
@@ -153,11 +154,11 @@ def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
 def decode_strings(
     text: Bytes, offsets: IntArray, areas: IntArray, n_runs: IntArray, max_runs: int
 ) -> tuple[Ends, IntArray, Bytes, IntArray]:
-    """Decode COCO strings to run ends. Returns (ends, run_offsets, status, place); a bad string has no runs.
+    """Decode COCO strings to run ends; return (ends, run_offsets, status, place). An invalid string has no runs.
 
-    `status` is a :class:`~reveal_bench.masks.numpy_kernels.Status`. `place` is a character position for TRUNCATED,
-    BAD_CHARACTER and TOO_LONG, the sum of the runs for UNDERFLOW, their number for TOO_MANY_RUNS, and the run's number
-    otherwise.
+    `status` is a :class:`~reveal_bench.masks.numpy_kernels.Status`. `place` is the position of a character for
+    TRUNCATED, BAD_CHARACTER and TOO_LONG, the sum of the runs for UNDERFLOW, the number of runs for TOO_MANY_RUNS, and
+    otherwise the number of the first invalid run.
     """
     ends = np.empty(n_runs.sum(), np.int32)
     run_offsets, place = np.empty(len(offsets), np.int64), np.zeros(len(n_runs), np.int64)
@@ -172,7 +173,7 @@ def measure_strings(
 ) -> tuple[IntArray, Bytes, IntArray]:
     """Return (areas, status, place) of COCO strings, without storing run ends; see :func:`decode_strings`.
 
-    A bad string has the area 0. For TOO_MANY_RUNS `place` is the most runs allowed plus 1.
+    An invalid string has the area 0. For TOO_MANY_RUNS `place` is the largest allowed number of runs plus 1.
     """
     n = len(offsets) - 1
     areas, place, status = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8)
@@ -188,23 +189,23 @@ def mask_areas(ends: Ends, offsets: IntArray) -> IntArray:
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray) -> IntArray:
-    """Return the number of pixels in both mask i of a and mask i of b, for masks of equal sizes."""
+    """Return for each i the number of pixels in both mask i of a and mask i of b, which must have equal sizes."""
     common = np.empty(len(offsets_a) - 1, np.int64)
     loops.intersections(_ends(ends_a), _whole(offsets_a), _ends(ends_b), _whole(offsets_b), common)
     return common
 
 
 def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray) -> BoolArray:
-    """Return bool array (n,): True if pixel `positions[k]` (column-major index) is set in mask `which[k]`."""
+    """Return bool array (n,), True if mask `which[k]` contains the pixel `positions[k]` (column-major index)."""
     inside = np.empty(len(which), np.bool_)
     loops.contains(_ends(ends), _whole(offsets), _whole(which), _whole(positions), inside)
     return inside
 
 
 def coverage(ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, edges_y: IntArray) -> IntArray:
-    """Return the area of one mask inside each cell, exact, in units of (1/2n)**2 pixel; shape (n rows, n columns).
+    """Return the exact area of a mask in each grid cell, in units of (1/2n)**2 pixel; shape (n rows, n columns).
 
-    Edges are integers in units of 1/2n pixel, see :class:`reveal_bench.geometry.Grid`.
+    Edges of cells are integers in units of 1/2n pixel, see :class:`reveal_bench.geometry.Grid`.
     """
     areas = np.zeros((len(edges_y) - 1, len(edges_x) - 1), np.int64)
     loops.coverage(_ends(ends), int(start), int(stop), height, _whole(edges_x), _whole(edges_y), areas)
@@ -212,9 +213,10 @@ def coverage(ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, 
 
 
 def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArray:
-    """Return True for the cells of an n x n grid that are hits on each mask: bool (n_masks, n rows, n columns).
+    """Return bool array (n_masks, n rows, n columns), True for the cells of an n x n grid that hit a mask.
 
-    A cell is a hit if at least half of it is covered. Otherwise every cell with any coverage is a hit.
+    A cell is a hit if the mask covers at least half of the cell. If no cell is covered that far, every cell with any
+    coverage is a hit.
     """
     hits = np.zeros((len(offsets) - 1, n, n), np.bool_)
     loops.hit_cells(_ends(ends), _whole(offsets), _whole(sizes), n, hits)
@@ -222,10 +224,11 @@ def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArr
 
 
 def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArray) -> IntArray:
-    """Return (x, y) of each mask's pixel farthest from any pixel outside it, (n, 2); (-1, -1) for an empty mask.
+    """Return (x, y) of the deepest pixel of each mask, shape (n, 2); (-1, -1) for an empty mask.
 
-    The distance is Euclidean between pixel centres; everything beyond the image counts as outside. Of several such
-    pixels, the first in row-major order is returned.
+    The deepest pixel has the largest Euclidean distance between its centre and the nearest pixel centre outside the
+    mask; everything beyond the image counts as outside. In case of ties, the first pixel in row-major order is
+    returned.
     """
     pixels = np.full((len(which), 2), -1, np.int64)
     loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), pixels)
@@ -233,9 +236,9 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
 
 
 def filtered_rows(ends: Ends, height: int, width: int) -> Bytes:
-    """Return a mask as rows of a 1-bit PNG picture, (height, 1 + width / 8); each begins with 2, the filter "up".
+    """Return a mask as rows of a 1-bit PNG picture with PNG's filter 2 "up", shape (height, 1 + ceil(width / 8)).
 
-    From each byte the byte above it is subtracted, which makes nearly all of them 0.
+    Each row begins with 2; from every other byte the byte above is subtracted, so that nearly all bytes are 0.
     """
     rows = np.empty((height, (width + 7) // 8 + 1), np.uint8)
     loops.filtered_rows(_ends(ends), height, width, rows.ravel())
@@ -243,9 +246,10 @@ def filtered_rows(ends: Ends, height: int, width: int) -> Bytes:
 
 
 def running_weights(counts: Counts, units: IntArray, stops: IntArray) -> FloatArray:
-    """Return the sums of the weights of the first `stops` of `units`, (n_replicates, n_stops); `stops` must not fall.
+    """Return the sums of the weights of the first `stops[k]` of `units`, shape (n_replicates, n_stops).
 
-    `counts` is float32 (n_replicates, n_units); sums of whole numbers are exact.
+    `counts` contains the weights, float32 (n_replicates, n_units); `stops` must not decrease. Sums of whole numbers are
+    exact.
     """
     sums = np.empty((len(counts), len(stops)))
     loops.running_weights(_counts(counts), _whole(units), _whole(stops), sums)
@@ -255,22 +259,24 @@ def running_weights(counts: Counts, units: IntArray, stops: IntArray) -> FloatAr
 def average_precisions(
     counts: Counts, units: IntArray, hits: BoolArray, marks: FloatArray, n_lesions: FloatArray
 ) -> FloatArray:
-    """Return the mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or a higher one.
+    """Return the interpolated average precision.
+
+    It is the mean, over the recalls 0, 0.01, ..., 1, of the best precision at that recall or a higher recall.
 
     Parameters
     ----------
     counts : float32 array (n_replicates, n_units)
-    units : int array (n_marks,), units of the marks that may hit, by falling score
+    units : int array (n_marks,), unit (such as patient) of each mark, by decreasing score
     hits : bool array (n_rows, n_marks)
-    marks : float array (n_replicates, n_marks), weight of all marks up to and including each
-    n_lesions : float array (n_replicates,), above 0
+    marks : float array (n_replicates, n_marks), cumulative weight of all marks up to each mark
+    n_lesions : float array (n_replicates,), weight of all lesions, above 0
 
     Returns
     -------
     float array (n_replicates, n_rows)
     """
     values = np.empty((len(counts), len(hits)))
-    recalls = np.linspace(0, 1, 101)  # the very numbers that COCO's code compares
+    recalls = np.linspace(0, 1, 101)  # exactly the numbers with which COCO's code compares
     hits, marks = np.ascontiguousarray(hits), np.ascontiguousarray(marks)
     loops.average_precisions(_counts(counts), _whole(units), hits, marks, n_lesions, recalls, values)
     return values
@@ -278,10 +284,10 @@ def average_precisions(
 
 @dataclass(frozen=True, slots=True)
 class ResizedMap:
-    """A map resized to its image, without storing it at that size; its rows are interpolated between rows of `wide`.
+    """A heat map resized to its image without being stored at that size; rows are interpolated between rows of `wide`.
 
-    `wide` is (n, width). The rows are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single
-    precision.
+    `wide` has shape (n, width). The resized map is ``wide[upper] * (1 - shares) + wide[lower] * shares``, shape
+    (height, width), in single precision.
     """
 
     wide: Floats
@@ -295,33 +301,33 @@ class ResizedMap:
         return len(self.upper), self.wide.shape[1]
 
     def arrays(self) -> tuple[Floats, IntArray, IntArray, Floats]:
-        """The arrays in the form for the loops."""
+        """Return the arrays with the types that the loops need."""
         return _single(self.wide), _whole(self.upper), _whole(self.lower), _single(self.shares)
 
 
 def upsample(laid: ResizedMap) -> Floats:
-    """Return all pixels of the map, (height, width)."""
+    """Return all pixels of the resized map, shape (height, width)."""
     fine = np.empty(laid.size, np.float32)
     loops.upsample(*laid.arrays(), fine)
     return fine
 
 
 def map_ends(laid: ResizedMap) -> tuple[Floats, int]:
-    """Return the lowest and highest value (2,), and the row-major index of the first pixel with the highest."""
+    """Return (array of lowest and highest value, row-major index of the first pixel with the highest value)."""
     ends, place = np.empty(2, np.float32), np.zeros(1, np.int64)
     loops.map_ends(*laid.arrays(), ends, place)
-    return ends + np.float32(0), int(place[0])  # never -0: equal zeros may come in any order
+    return ends + np.float32(0), int(place[0])  # turns -0 into 0, because the order of 0 and -0 is undefined
 
 
 def level_counts(laid: ResizedMap, ends: Floats) -> IntArray:
-    """Return the number of pixels at each level 0 to 255, by truncation, of the map scaled from `ends` to [0, 1]."""
+    """Return the number of pixels at each level 0 to 255 (truncated) of the map, rescaled from `ends` to [0, 255]."""
     counts = np.empty(256, np.int64)
     loops.level_counts(*laid.arrays(), _single(ends), counts)
     return counts
 
 
 def runs_above(laid: ResizedMap, cut: float) -> Ends:
-    """Return the mask of values strictly above `cut`."""
+    """Return the mask of pixels with values strictly above `cut`."""
     room = 16 * laid.size[1] + 64
     single, n_ends = np.array([cut], np.float32), np.empty(1, np.int64)
     while True:
@@ -333,14 +339,14 @@ def runs_above(laid: ResizedMap, cut: float) -> Ends:
 
 
 def fill_runs(ends: Ends, height: int) -> Ends:
-    """Return one mask with its holes filled, and without pixels that have no neighbour among the eight around them."""
+    """Return a mask with its holes filled, without isolated pixels (none of whose eight neighbours is in the mask)."""
     filled, n_ends = np.empty(len(ends), np.int32), np.empty(1, np.int64)
     loops.fill_runs(_ends(ends), height, filled, n_ends)
     return filled[: n_ends[0]].copy()
 
 
 def counts_above(laid: ResizedMap, cuts: Floats, ends: Ends) -> IntArray:
-    """Return the number of pixels above each of the rising `cuts`, (2, n): in total, and inside one mask."""
+    """Return the number of pixels above each of the increasing `cuts`, in the image and inside a mask: shape (2, n)."""
     counts = np.empty((2, len(cuts)), np.int64)
     loops.counts_above(*laid.arrays(), _single(cuts), _ends(ends), counts)
     return counts

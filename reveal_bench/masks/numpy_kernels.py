@@ -1,11 +1,11 @@
-"""The loops of :mod:`reveal_bench.masks.kernels` in numpy, for machines where the compiled library does not load.
+"""Numpy versions of the loops of :mod:`reveal_bench.masks.kernels`, for machines without the compiled library.
 
-They are slower and need memory for dense masks and maps, but every result is the same bit for bit.
+They are slower and need memory for dense masks and maps, but all results are identical to the last bit.
 
 Conventions
 -----------
-Each function takes the arguments of the compiled loop of its name and writes its results into the last ones.
-:mod:`reveal_bench.masks.kernels` makes and explains these arrays. Masks are run ends, as in that module.
+Each function has the arguments of the compiled loop with the same name, and writes its results into the last arguments.
+:mod:`reveal_bench.masks.kernels` creates and explains these arrays. Masks are run ends, as in that module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Status(IntEnum):
-    """Problems of a run-length string; the compiled loops use the same numbers."""
+    """Validity or first problem of a run-length string; the compiled loops use the same numbers."""
 
     OK = 0
     BAD_CHARACTER = 1
@@ -39,11 +39,11 @@ class Status(IntEnum):
 
 _MAX_CODE_LENGTH = 7
 _BAND = 1 << 20
-"""Number of characters or pixels processed at once if each needs several numbers of eight bytes."""
+"""Number of characters or pixels processed at a time if each needs several 8-byte numbers."""
 
 
 def count_characters(text: Bytes, characters: Bytes, counts: IntArray) -> None:
-    """Count each of `characters` in `text`, in pieces, because `bincount` makes a copy with eight bytes an item."""
+    """Count each of `characters` in `text`, in pieces because `bincount` makes a copy with 8 bytes per item."""
     counts[:] = 0
     for start in range(0, len(text), _BAND):
         counts += np.bincount(text[start : start + _BAND], minlength=256)[characters]
@@ -53,7 +53,7 @@ def count_characters(text: Bytes, characters: Bytes, counts: IntArray) -> None:
 
 
 def count_runs(text: Bytes, offsets: IntArray, n_runs: IntArray) -> None:
-    """Count the characters without the continuation bit."""
+    """Count the characters without continuation bit in each string."""
     for i in range(len(n_runs)):
         n_runs[i] = _count_codes(text[offsets[i] : offsets[i + 1]])
 
@@ -91,7 +91,7 @@ def measure_strings(
     status: Bytes,
     place: IntArray,
 ) -> None:
-    """Sum the foreground runs of sound strings."""
+    """Sum the foreground runs of each valid string."""
     for i in range(len(status)):
         string = text[offsets[i] : offsets[i + 1]]
         if _count_codes(string) > max_runs:
@@ -106,10 +106,10 @@ def _count_codes(text: Bytes) -> int:
 
 
 def _read_runs(text: Bytes, n_pixels: int) -> tuple[IntArray, int, int]:
-    """Return the runs of one string, its status, and the place of its first problem."""
+    """Return (runs, status, place of the first problem) of a string."""
     codes = text.astype(np.int64) - 48
     is_last = codes & 0x20 == 0
-    starts = np.append(0, np.flatnonzero(is_last) + 1)  # of each code, and of an unfinished one at the end
+    starts = np.append(0, np.flatnonzero(is_last) + 1)  # ends of all codes, including an unfinished last code
     position = np.arange(len(codes)) - starts[np.cumsum(is_last) - is_last]
     is_bad = (codes < 0) | (codes > 63)
     problems = np.flatnonzero(is_bad | (~is_last & (position == _MAX_CODE_LENGTH - 1)))
@@ -129,7 +129,10 @@ def _read_runs(text: Bytes, n_pixels: int) -> tuple[IntArray, int, int]:
 
 
 def _run_lengths(codes: IntArray, starts: IntArray, position: IntArray) -> IntArray:
-    """Return the runs of complete codes, five bits a character; from run 3 on, codes add to the run two before."""
+    """Return the runs of complete codes, which have five bits per character.
+
+    From run 3 on, a code is the difference to the run two before.
+    """
     if len(starts) == 0:
         return np.zeros(0, np.int64)
     runs: IntArray = np.add.reduceat((codes & 0x1F) << 5 * position[: len(codes)], starts)
@@ -141,7 +144,7 @@ def _run_lengths(codes: IntArray, starts: IntArray, position: IntArray) -> IntAr
 
 
 def _merged(runs: IntArray, n_pixels: int) -> IntArray:
-    """Return the ends of runs; the neighbours of an empty run are merged into one."""
+    """Return the ends of runs; the two neighbours of an empty run are merged."""
     ends = np.cumsum(runs)
     if (runs[1:] > 0).all():
         return ends
@@ -153,13 +156,13 @@ def _merged(runs: IntArray, n_pixels: int) -> IntArray:
 
 
 def mask_areas(ends: Ends, offsets: IntArray, areas: IntArray) -> None:
-    """Sum every second run of each mask."""
+    """Sum the foreground runs (every second run) of each mask."""
     for i in range(len(areas)):
         areas[i] = np.diff(ends[offsets[i] : offsets[i + 1]])[::2].sum()
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray, common: IntArray) -> None:
-    """Cut both masks at all run ends, and sum the lengths of the pieces that are inside both masks."""
+    """Split both masks at the run ends of both, and sum the lengths of the pieces that are inside both masks."""
     for i in range(len(common)):
         a, b = ends_a[offsets_a[i] : offsets_a[i + 1]], ends_b[offsets_b[i] : offsets_b[i + 1]]
         edges = np.sort(np.concatenate([a, b]))
@@ -168,7 +171,7 @@ def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: In
 
 
 def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray, inside: BoolArray) -> None:
-    """Test positions: a position is inside if an odd number of its mask's ends is before it."""
+    """Test positions; a position is inside a mask if an odd number of the mask's run ends precede it."""
     for i in np.unique(which):
         is_here = which == i
         n_before = np.searchsorted(ends[offsets[i] : offsets[i + 1]], positions[is_here], side="right")
@@ -181,7 +184,7 @@ def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray
 def coverage(
     ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, edges_y: IntArray, areas: IntArray
 ) -> None:
-    """Multiply the heights of a mask's pieces in each row of cells by the widths of their columns in each cell."""
+    """Sum over vertical pieces of a mask: height in each row of cells times width of the piece in each cell."""
     unit = 2 * (len(edges_x) - 1)
     columns, lows, highs = _pieces(ends[start:stop], height)
     heights = _overlaps(lows * unit, highs * unit, edges_y)
@@ -190,7 +193,7 @@ def coverage(
 
 
 def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int, hits: BoolArray) -> None:
-    """Compare the coverage of the cells in the largest central square with half a cell."""
+    """Compare the coverage of each cell of the central square with half a cell."""
     areas = np.zeros((n, n), np.int64)
     for i, (height, width) in enumerate(sizes.tolist()):
         side = min(height, width)
@@ -201,7 +204,7 @@ def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int, hits: Bool
 
 
 def _pieces(ends: Ends, height: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the column, first row and row after the last of each vertical piece of a mask."""
+    """Return (column, first row, row after the last row) of each vertical piece of a mask."""
     n = len(ends) // 2 * 2
     starts, stops = ends[0:n:2].astype(np.int64), ends[1:n:2].astype(np.int64)
     first = starts // height
@@ -213,7 +216,7 @@ def _pieces(ends: Ends, height: int) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _overlaps(lows: IntArray, highs: IntArray, edges: IntArray) -> IntArray:
-    """Return the length of each interval inside each cell, shape (cells, intervals)."""
+    """Return the length of each interval in each cell, shape (cells, intervals)."""
     lengths: IntArray = np.minimum(highs, edges[1:, None]) - np.maximum(lows, edges[:-1, None])
     return lengths.clip(0)
 
@@ -222,7 +225,7 @@ def _overlaps(lows: IntArray, highs: IntArray, edges: IntArray) -> IntArray:
 
 
 def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArray, deepest: IntArray) -> None:
-    """Find the pixel with the largest distance to the outside, the first by rows."""
+    """Find the pixel with the largest distance to the outside; in case of ties, the first in row-major order."""
     for k, i in enumerate(which.tolist()):
         mask = _dense(ends[offsets[i] : offsets[i + 1]], int(sizes[i, 0]))
         if mask.any():
@@ -230,14 +233,15 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
 
 
 def _deepest(mask: BoolArray) -> tuple[int, int]:
-    """Return (x, y); the squared distance is the minimum, over columns, of squared steps to a column and along it.
+    """Return (x, y) of the deepest pixel.
 
-    Needs about eight bytes a pixel: 1.2 GB for a mask of 12,000 x 12,000.
+    A squared distance is the minimum, over all columns, of the squared horizontal distance to the column plus the
+    squared distance within the column. This needs about 8 bytes per pixel: 1.2 GB for a mask of 12,000 x 12,000.
     """
     (top, bottom), (left, right) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0))
     mask = np.pad(mask[top : bottom + 1, left : right + 1], 1)
     along, most = _steps_along(mask), _steps_along(mask.T).T
-    np.minimum(along, most, out=most)  # no pixel is farther from the outside
+    np.minimum(along, most, out=most)  # upper bound of each pixel's distance
     width = mask.shape[1]
     n_rows = max(_BAND // width, 1)
     row, column = np.unravel_index(most.argmax(), mask.shape)
@@ -247,7 +251,7 @@ def _deepest(mask: BoolArray) -> tuple[int, int]:
         band = along[start : start + n_rows]
         y, x = np.nonzero(most[start : start + n_rows] > isqrt(best))
         squares, step = band[y, x].astype(np.int64) ** 2, 0
-        while (is_open := squares >= (step + 1) ** 2).any():  # the others keep their distance, which is smaller
+        while (is_open := squares >= (step + 1) ** 2).any():  # other pixels already have their final, smaller distance
             y, x, squares, step = y[is_open], x[is_open], squares[is_open], step + 1
             beside = np.minimum(band[y, np.maximum(x - step, 0)], band[y, np.minimum(x + step, width - 1)])
             squares = np.minimum(squares, step**2 + beside.astype(np.int64) ** 2)
@@ -258,7 +262,7 @@ def _deepest(mask: BoolArray) -> tuple[int, int]:
 
 
 def _steps_along(mask: BoolArray) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Return the distance of each pixel to the nearest one outside in its column, in the smallest type."""
+    """Return the distance of each pixel to the nearest outside pixel in its column, in the smallest sufficient type."""
     height, width = mask.shape
     rows = np.arange(height, dtype=np.min_scalar_type(height))[:, None]
     steps: npt.NDArray[np.unsignedinteger[Any]] = np.empty_like(mask, rows.dtype)
@@ -272,7 +276,7 @@ def _steps_along(mask: BoolArray) -> npt.NDArray[np.unsignedinteger[Any]]:
 
 
 def filtered_rows(ends: Ends, height: int, width: int, rows: Bytes) -> None:
-    """Pack the bits of a mask, each row less the one above."""
+    """Pack the bits of a mask, and subtract from each row the row above."""
     packed = np.packbits(_dense(ends, height), axis=1)
     lines = rows.reshape(height, -1)
     lines[:, 0] = 2
@@ -280,7 +284,7 @@ def filtered_rows(ends: Ends, height: int, width: int, rows: Bytes) -> None:
 
 
 def fill_runs(ends: Ends, height: int, filled: Ends, n_filled: IntArray) -> None:
-    """Fill holes, then drop pixels without neighbours."""
+    """Fill the holes of a mask, then remove isolated pixels."""
     mask = np.pad(~_outside(_dense(ends, height)), 1)
     rows, columns = mask.shape
     around = sum(mask[y : y + rows - 2, x : x + columns - 2].astype(np.uint8) for y in range(3) for x in range(3))
@@ -292,13 +296,13 @@ def fill_runs(ends: Ends, height: int, filled: Ends, n_filled: IntArray) -> None
 def _outside(mask: BoolArray) -> BoolArray:
     """Return the background that is 4-connected to the border.
 
-    Runs of background pixels in each row are joined to the runs that touch them in the next row.
+    Background runs of each row are connected to the adjacent background runs of the next row.
     """
-    padded = np.pad(mask, 1)  # with background, which also joins the end of a row to the next row
+    padded = np.pad(mask, 1)  # a border of background, which also connects the end of a row to the next row
     width = padded.shape[1]
     edges = np.flatnonzero(np.diff(padded.ravel(), prepend=True))
     starts, ends = edges[::2], np.append(edges[1::2], padded.size)
-    first = np.searchsorted(ends, starts + width, side="right")  # of the runs below that touch
+    first = np.searchsorted(ends, starts + width, side="right")  # first adjacent run of the next row
     n_below = np.searchsorted(starts, ends + width) - first
     upper = np.repeat(np.arange(len(starts)), n_below)
     lower = np.repeat(first - np.cumsum(n_below) + n_below, n_below) + np.arange(len(upper))
@@ -309,7 +313,7 @@ def _outside(mask: BoolArray) -> BoolArray:
 
 
 def _components(a: IntArray, b: IntArray, n: int) -> IntArray:
-    """Return for each of the items 0 to n - 1 the lowest item that pairs (a, b) connect it to."""
+    """Return for each item 0 to n - 1 the lowest item in its connected component, given the edges (a, b)."""
     least = np.arange(n)
     while len(a):
         np.minimum.at(least, np.maximum(a, b), np.minimum(a, b))
@@ -335,7 +339,7 @@ def _run_ends(mask: BoolArray) -> IntArray:
 
 
 def running_weights(counts: Floats, units: IntArray, stops: IntArray, sums: FloatArray) -> None:
-    """Add up weights one by one, which numpy's `cumsum` does, but its `sum` does not."""
+    """Sum weights one by one in order, as numpy's `cumsum` does but its `sum` does not."""
     for weights, row in zip(counts, sums, strict=True):
         row[:] = np.append(0.0, np.cumsum(weights[units], dtype=np.float64))[stops]
 
@@ -349,7 +353,7 @@ def average_precisions(
     recalls: FloatArray,
     values: FloatArray,
 ) -> None:
-    """Average the best precision at each recall."""
+    """Average the best precision over recalls, for each replicate and row of hits."""
     for r, weights in enumerate(counts):
         needed = _positives_needed(recalls, n_lesions[r])
         for i, is_hit in enumerate(hits):
@@ -357,7 +361,7 @@ def average_precisions(
 
 
 def _positives_needed(recalls: FloatArray, n_lesions: np.float64) -> FloatArray:
-    """Return the fewest true positives that reach each recall."""
+    """Return the smallest number of true positives that reaches each recall."""
     needed = np.floor(recalls * n_lesions)
     while (is_over := (needed > 0) & ((needed - 1) / n_lesions >= recalls)).any():
         needed[is_over] -= 1
@@ -367,11 +371,11 @@ def _positives_needed(recalls: FloatArray, n_lesions: np.float64) -> FloatArray:
 
 
 def _interpolated(weights: Floats, marks: FloatArray, needed: FloatArray) -> np.float64:
-    """Return the mean over recalls of the best precision there or at a higher one, added from the highest down."""
+    """Return the mean, over recalls, of the best precision at the recall or above, summed from the highest recall."""
     true_positives = np.cumsum(weights, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         precisions = true_positives / marks
-    precisions[np.isnan(precisions)] = 0  # before anything was drawn
+    precisions[np.isnan(precisions)] = 0  # before the first resampled mark
     n_reached = np.searchsorted(needed, true_positives, side="right")
     reached, first = np.unique(n_reached, return_index=True)
     if len(reached) == 0:
@@ -386,12 +390,12 @@ def _interpolated(weights: Floats, marks: FloatArray, needed: FloatArray) -> np.
 
 
 def upsample(wide: Floats, upper: IntArray, lower: IntArray, shares: Floats, fine: Floats) -> None:
-    """Weigh the two rows around each row of the image."""
+    """Interpolate each row of the image between two rows of the map."""
     fine[:] = _laid(wide, upper, lower, shares)
 
 
 def map_ends(wide: Floats, upper: IntArray, lower: IntArray, shares: Floats, ends: Floats, place: IntArray) -> None:
-    """Find the least and largest value."""
+    """Find the smallest and the largest value."""
     fine = _laid(wide, upper, lower, shares)
     ends[:], place[0] = (fine.min(), fine.max()), fine.argmax()
 
@@ -399,7 +403,7 @@ def map_ends(wide: Floats, upper: IntArray, lower: IntArray, shares: Floats, end
 def level_counts(
     wide: Floats, upper: IntArray, lower: IntArray, shares: Floats, ends: Floats, counts: IntArray
 ) -> None:
-    """Count the levels of the scaled map."""
+    """Count the pixels at each level of the rescaled map."""
     low, high = ends
     levels = (np.float32(255) * ((_laid(wide, upper, lower, shares) - low) / (high - low))).astype(np.uint8)
     counts[:] = np.bincount(levels.ravel(), minlength=256)
@@ -414,7 +418,7 @@ def runs_above(
     ends: Ends,
     n_ends: IntArray,
 ) -> None:
-    """Write the run ends if they all fit, and their number."""
+    """Write the run ends if the array has space for all of them, and their number."""
     run_ends = _run_ends(_laid(wide, upper, lower, shares) > cut[0])
     n_ends[0] = len(run_ends)
     if len(run_ends) <= len(ends):
@@ -430,7 +434,7 @@ def counts_above(
     ends: Ends,
     counts: IntArray,
 ) -> None:
-    """Count pixels above each cut, in total and inside the mask."""
+    """Count the pixels above each cut, in the image and inside the mask."""
     fine = _laid(wide, upper, lower, shares)
     inside = fine[_dense(ends, len(fine))]
     for k, cut in enumerate(cuts):

@@ -1,22 +1,22 @@
-"""Run-length masks: COCO RLE strings, checked strictly; packed arrays of many masks; boxes as regions of pixels.
+"""Run-length masks: strict parsing of COCO RLE strings, packed arrays of many masks, and boxes as pixel regions.
 
 Conventions
 -----------
 A mask is a bool array (H, W). Its COCO compressed RLE is column-major, its first run counts zeros, and ``size`` is
-``[height, width]``. :class:`PackedMasks` holds many masks as the ends of their runs in one flat array, so that scoring
-never makes a dense mask.
+``[height, width]``. :class:`PackedMasks` stores many masks as the ends of their runs in one flat array, so that scoring
+needs no dense masks.
 
-Strings come from unknown senders. pycocotools hangs, crashes or returns uninitialised memory on malformed ones, so they
-are checked here first: characters outside the alphabet, truncated or over-long codes, negative runs, runs that overflow
-the image or do not fill it, and masks of absurd size or run count are all refused.
+Strings come from untrusted senders, and pycocotools hangs, crashes or returns uninitialised memory on malformed
+strings. Therefore this module rejects characters outside the alphabet, truncated or over-long codes, negative runs,
+runs that overflow or do not fill the image, and masks with too many pixels or runs.
 
-Polygons are filled as CheXlocalize's released masks were (by Pillow, outline and fill, union of contours): the
-result equals the published RLE byte for byte, which ``pycocotools.frPyObjects`` does not.
+Polygons are filled as for CheXlocalize's released masks (by Pillow, outline and fill, union of contours). The result
+equals the published RLE byte for byte, which the result of ``pycocotools.frPyObjects`` does not.
 
-References that are drawn only as boxes are regions of pixels, too. A box is ``[x, y, width, height]`` in pixels, not
-rounded. A pixel (i, j) belongs to a box if its centre (i + 0.5, j + 0.5) does: x <= i + 0.5 < x + width, and likewise
-for y. A region of several boxes is their union. The part of a box beyond the image has no pixels. Regions are
-:class:`~reveal_bench.masks.PackedMasks`, and are never made dense.
+References that consist only of boxes are also treated as pixel regions. A box is ``[x, y, width, height]`` in pixels,
+not rounded. A pixel (i, j) belongs to a box if the box contains its centre (i + 0.5, j + 0.5): x <= i + 0.5 < x +
+width, and likewise for y. The region of several boxes is their union; the part of a box beyond the image covers no
+pixels. Regions are stored as :class:`~reveal_bench.masks.PackedMasks`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MAX_PIXELS = 1 << 28
-"""Largest height x width of a mask; a chest radiograph has about 7 million pixels."""
+"""Largest number of pixels (height x width) of a mask; a chest radiograph has about 7 million."""
 MAX_RUNS = 1_000_000
-"""Most runs of one mask; a detailed lung outline has about 10,000."""
+"""Largest number of runs of a mask; a detailed lung outline has about 10,000."""
 
 BoolMask = npt.NDArray[np.bool_]
 
@@ -63,16 +63,14 @@ class Rle:
 
 @dataclass(frozen=True)
 class PackedMasks:
-    """Many checked masks as the ends of their runs.
+    """Many valid masks, stored as the ends of their runs.
 
     Attributes
     ----------
     sizes : int array (n, 2)
         (height, width) of each mask.
-    ends : int32 array
-        Ends of the runs of all masks, column-major pixel positions; run 0 of each mask is background.
-    offsets : int array (n + 1,)
-        Mask i owns ``ends[offsets[i]:offsets[i + 1]]``.
+    ends : int32 array Ends of the runs of all masks, as column-major pixel positions; run 0 of each mask is background.
+    offsets : int array (n + 1,) The ends of mask i are ``ends[offsets[i]:offsets[i + 1]]``.
     """
 
     sizes: IntArray
@@ -89,7 +87,7 @@ class PackedMasks:
         return areas
 
     def take(self, indices: Sequence[int] | IntArray) -> PackedMasks:
-        """Return the masks at `indices`, in that order; an index may repeat."""
+        """Return the masks at `indices`, in the given order; indices may repeat."""
         positions = np.asarray(indices, dtype=np.int64)
         lengths = self.offsets[positions + 1] - self.offsets[positions]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -111,10 +109,10 @@ class PackedMasks:
         return Rle((height, width), _encode_runs(np.diff(ends, prepend=0)))
 
     def png(self, index: int) -> bytes:
-        """Return mask `index` as a 1-bit PNG picture of its size: white inside the mask, black elsewhere."""
+        """Return mask `index` as a 1-bit PNG file, white inside the mask and black outside."""
         height, width = (int(side) for side in self.sizes[index])
         ends = self.ends[self.offsets[index] : self.offsets[index + 1]]
-        head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)  # one bit of grey
+        head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)  # 1-bit grey
         data = zlib.compress(_kernels().filtered_rows(ends, height, width), 1)
         parts = ((b"IHDR", head), (b"IDAT", data), (b"IEND", b""))
         return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -123,17 +121,18 @@ class PackedMasks:
         )
 
     def deepest_xy(self, indices: Sequence[int] | IntArray) -> IntArray:
-        """Return the pixel (x, y) farthest from the outside of each mask at `indices`, (n, 2); (-1, -1) if it is empty.
+        """Return (x, y) of the deepest pixel of each mask at `indices`, shape (n, 2); (-1, -1) for an empty mask.
 
-        The distance is Euclidean between pixel centres; everything beyond the image counts as outside. Of equally
-        distant pixels the first in row-major order is returned.
+        The deepest pixel has the largest Euclidean distance between its centre and the nearest pixel centre outside the
+        mask; everything beyond the image counts as outside. In case of ties, the first pixel in row-major order is
+        returned.
         """
         positions = np.asarray(indices, dtype=np.int64)
         deepest: IntArray = _kernels().deepest_pixels(self.ends, self.offsets, self.sizes, positions)
         return deepest
 
     def boxes_xywh(self) -> npt.NDArray[np.float64]:
-        """Return the tight boxes [x, y, width, height] of all masks, shape (n, 4); NaN for an empty mask."""
+        """Return the tight box [x, y, width, height] of each mask, shape (n, 4); NaN for an empty mask."""
         boxes = np.full((len(self), 4), np.nan)
         for i in range(len(self)):
             box = self._tight_box(i)
@@ -148,7 +147,9 @@ class PackedMasks:
         if len(starts) == 0:
             return None
         first, last = starts // height, (stops - 1) // height
-        spans = bool((last > first).any())  # a run over a column's end covers both the bottom and the top row
+        spans = bool(
+            (last > first).any()
+        )  # a run that continues in the next column covers both the bottom and the top row
         top = 0 if spans else int((starts % height).min())
         bottom = height - 1 if spans else int(((stops - 1) % height).max())
         left, right = int(first[0]), int(last[-1])
@@ -157,7 +158,7 @@ class PackedMasks:
 
 @dataclass(frozen=True, slots=True)
 class MaskProblem:
-    """The reason to refuse a mask: a stable `rule`, the `field` it concerns, and a message with the value."""
+    """The problem of an invalid mask: a stable name of the `rule`, the `field` that breaks it, and a message."""
 
     rule: str
     field: str
@@ -168,7 +169,7 @@ class MaskProblem:
 
 
 def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem]]:
-    """Decode and check many RLE masks, collecting problems instead of stopping.
+    """Return (masks, problems) of many RLE masks; an invalid mask does not stop the others.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem
 
     Returns
     -------
-    masks : PackedMasks, one mask per input; a refused mask has no runs and must not be used
+    masks : PackedMasks, one mask per input; an invalid mask has no runs and must not be used
     problems : dict from index to MaskProblem
     """
     texts, sizes, problems = _joined(rles)
@@ -190,7 +191,7 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem
 def measure_masks(rles: Sequence[Rle]) -> tuple[IntArray, dict[int, MaskProblem]]:
     """Return (areas, problems) of many RLE masks, with the checks of :func:`parse_masks`.
 
-    Runs are not stored, which takes half the time.
+    It takes half the time of that function, because runs are not stored.
     """
     texts, sizes, problems = _joined(rles)
     areas, status, place = _kernels().measure_strings(*texts, sizes.prod(axis=1), MAX_RUNS)
@@ -199,9 +200,12 @@ def measure_masks(rles: Sequence[Rle]) -> tuple[IntArray, dict[int, MaskProblem]
 
 
 def _joined(rles: Sequence[Rle]) -> tuple[tuple[npt.NDArray[np.uint8], IntArray], IntArray, dict[int, MaskProblem]]:
-    """Return all strings in one array, their offsets, all sizes (n, 2), and the invalid sizes, which have no string."""
+    """Return (array of all strings, their offsets, sizes (n, 2), problems of invalid sizes).
+
+    The string of a mask with an invalid size is left out.
+    """
     problems = {i: problem for i, rle in enumerate(rles) if (problem := _size_problem(rle))}
-    # UTF-8 keeps foreign characters foreign: each byte of a character outside ASCII is outside the alphabet too
+    # in UTF-8 every byte of a non-ASCII character is outside the RLE alphabet
     texts = [b"" if i in problems else rle.counts.encode("utf-8", "surrogatepass") for i, rle in enumerate(rles)]
     sizes = np.array([(0, 0) if i in problems else rle.size for i, rle in enumerate(rles)], np.int64).reshape(-1, 2)
     offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
@@ -231,11 +235,11 @@ def _string_problem(rle: Rle, status: int, place: int) -> MaskProblem:
     total = f"must sum to height x width = {height} x {width} = {height * width}"
     character = repr(rle.counts[place]) if status == Status.BAD_CHARACTER else ""
     rule, message = {
-        Status.BAD_CHARACTER: ("rle-alphabet", f"may hold only '0' to 'o', got {character} at position {place}"),
+        Status.BAD_CHARACTER: ("rle-alphabet", f"may only contain '0' to 'o', got {character} at position {place}"),
         Status.TRUNCATED: ("rle-truncated", f"ends in the middle of a run, at position {place}"),
         Status.TOO_LONG: ("rle-code", f"has a run code of more than 7 characters, at position {place}"),
         Status.NEGATIVE_RUN: ("rle-negative-run", f"has a negative run, run {place}"),
-        Status.OVERFLOW: ("rle-overflow", f"{total}, run {place} exceeds it"),
+        Status.OVERFLOW: ("rle-overflow", f"{total}, but run {place} exceeds it"),
         Status.TOO_MANY_RUNS: ("rle-runs", f"may have at most {MAX_RUNS} runs, got {place}"),
         Status.UNDERFLOW: ("rle-sum", f"{total}, got {place}"),
     }[Status(status)]
@@ -243,12 +247,12 @@ def _string_problem(rle: Rle, status: int, place: int) -> MaskProblem:
 
 
 def pack_masks(rles: Sequence[Rle]) -> PackedMasks:
-    """Decode and check many RLE masks; raises at the first problem.
+    """Return many RLE masks as :class:`PackedMasks`; raise an error for the first invalid mask.
 
     Raises
     ------
     ValueError
-        At the first malformed mask; the message names its index, the rule and the value.
+        If a mask is malformed; the message states its index, the rule and the value.
 
     Examples
     --------
@@ -275,7 +279,7 @@ def decode_mask(rle: Rle) -> BoolMask:
 
 
 def encode_mask(mask: npt.ArrayLike) -> Rle:
-    """Return the COCO compressed RLE of a mask (H, W), non-zero = foreground; the same bytes as pycocotools writes.
+    """Return the COCO compressed RLE of a mask (H, W) with non-zero foreground; equal to that of pycocotools.
 
     Raises
     ------
@@ -297,7 +301,7 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
 
 
 def shrink_mask(mask: BoolMask, size: tuple[int, int]) -> BoolMask:
-    """Return a mask at another `size` (width, height), for pictures; non-empty masks keep at least one pixel."""
+    """Return a mask resized to `size` (width, height), for pictures; a non-empty mask keeps at least one pixel."""
     from PIL import Image
 
     grey = np.asarray(Image.fromarray(mask.astype(np.uint8) * 255).resize(size, Image.Resampling.BOX))
@@ -305,17 +309,19 @@ def shrink_mask(mask: BoolMask, size: tuple[int, int]) -> BoolMask:
 
 
 def _edges(flat: BoolMask) -> IntArray:
-    """Return positions in a flat mask at which foreground begins and ends, alternately, including a final end."""
+    """Return the positions in a flat mask at which foreground alternately begins and ends, with a final end."""
     padded = np.concatenate([[False], flat, [False]])
     return np.flatnonzero(padded[1:] != padded[:-1])
 
 
 def _edges_by_row(dense: BoolMask) -> IntArray:
-    """Return :func:`_edges` of the mask in column-major order, without reordering the mask."""
+    """Return :func:`_edges` of a mask in column-major order, without making a column-major copy."""
     height, width = dense.shape
-    changed = np.flatnonzero(dense[1:] != dense[:-1])  # by row, from the pixel above
+    changed = np.flatnonzero(dense[1:] != dense[:-1])  # pixels that differ from the pixel above
     row, column = np.divmod(changed, width)
-    tops = np.flatnonzero(dense[0] != np.append(False, dense[-1, :-1]))  # from the end of the column before
+    tops = np.flatnonzero(
+        dense[0] != np.append(False, dense[-1, :-1])
+    )  # top pixels that differ from the end of the previous column
     end = [height * width] if dense[-1, -1] else []
     return np.sort(np.concatenate([column * height + row + 1, tops * height, np.array(end, np.int64)]))
 
@@ -334,7 +340,8 @@ def empty_rle(size: tuple[int, int]) -> Rle:
 def _encode_runs(runs: IntArray) -> str:
     deltas = runs.copy()
     deltas[3:] -= runs[1:-2]
-    # A code is 5 bits per character, low first, sign-extended; all runs are encoded side by side, one character a round
+    # A code has 5 bits per character, lowest bits first, and is sign-extended. Each round encodes one character of all
+    # runs
     characters = []
     pending = np.ones(len(deltas), bool)
     while pending.any():
@@ -348,16 +355,17 @@ def _encode_runs(runs: IntArray) -> str:
 
 
 def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tuple[int, int]) -> Rle:
-    """Fill contours as CheXlocalize's released masks were filled.
+    """Return the mask of filled contours, made in the same way as CheXlocalize's released masks.
 
     Parameters
     ----------
-    polygons : contours of (x, y) vertices in pixels; at least two vertices each; a union, not an exclusive or
+    polygons : contours of (x, y) vertices in pixels, with at least two vertices each; their union (not exclusive or) is
+        filled
     size : (height, width)
 
     Returns
     -------
-    Rle of the union; vertices outside the image are cut off by its border
+    Rle of the union; parts outside the image are cut off
 
     Raises
     ------
@@ -370,8 +378,8 @@ def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tupl
     for i, contour in enumerate(polygons):
         if len(contour) < 2:
             raise ValueError(f"`polygons[{i}]` must have at least 2 vertices, got {len(contour)}")
-    # Pillow cuts coordinates to whole pixels, and its edges depend on differences in y but on x itself: leaving out
-    # rows, or columns at the right, gives the same pixels
+    # Pillow truncates coordinates to whole pixels, and its edges depend on differences in y, but on the values of x. So
+    # rows, and columns at the right, can be left out without changing the pixels
     contours = [[(int(x), int(y)) for x, y in contour] for contour in polygons]
     xs, ys = ([vertex[axis] for contour in contours for vertex in contour] for axis in (0, 1))
     left, right = max(0, min(xs, default=0)), min(width, max(xs, default=-1) + 1)
@@ -388,12 +396,12 @@ def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tupl
 
 
 def union_masks(masks: PackedMasks) -> Rle:
-    """Return the union of all `masks`, which must have the same size, without making a dense mask.
+    """Return the union of all `masks`, which must have the same size; no dense mask is made.
 
     Raises
     ------
     ValueError
-        If the masks are empty, or their sizes differ.
+        If there are no masks, or their sizes differ.
 
     Examples
     --------
@@ -403,7 +411,7 @@ def union_masks(masks: PackedMasks) -> Rle:
     """
     sizes = {(int(height), int(width)) for height, width in masks.sizes}
     if len(sizes) != 1:
-        raise ArgumentError("masks", "must all be of one size", sorted(sizes) or "no mask")
+        raise ArgumentError("masks", "must all have the same size", sorted(sizes) or "no mask")
     spans = [masks.ends[a:b] for a, b in zip(masks.offsets[:-1], masks.offsets[1:], strict=True)]
     starts, stops = (np.concatenate(parts) for parts in zip(*(_foreground(ends) for ends in spans), strict=True))
     order = np.argsort(starts, kind="stable")
@@ -416,7 +424,7 @@ def union_masks(masks: PackedMasks) -> Rle:
 
 
 def _foreground(ends: npt.NDArray[np.int32]) -> tuple[IntArray, IntArray]:
-    """Return the first position of, and after, each foreground run that is not empty."""
+    """Return (starts, ends) of the non-empty foreground runs of a mask."""
     starts, stops = ends[: len(ends) // 2 * 2 : 2].astype(np.int64), ends[1::2].astype(np.int64)
     return starts[stops > starts], stops[stops > starts]
 
@@ -440,19 +448,19 @@ def tight_box(boxes: Sequence[Box]) -> Box:
     if not boxes:
         raise ArgumentError("boxes", "must have at least one box", "none")
     if len(boxes) == 1:
-        return boxes[0]  # as it is written: x + width - x need not be width
+        return boxes[0]  # returned unchanged, because x + width - x may differ from width in floating point
     left, top = min(x for x, _, _, _ in boxes), min(y for _, y, _, _ in boxes)
     right, bottom = max(x + width for x, _, width, _ in boxes), max(y + height for _, y, _, height in boxes)
     return left, top, right - left, bottom - top
 
 
 def pack_boxes(boxes: Sequence[Sequence[Box]], sizes: Sequence[tuple[int, int]]) -> PackedMasks:
-    """Return the union of the boxes of each case as a mask.
+    """Return a mask for each case: the union of the boxes of the case.
 
     Parameters
     ----------
-    boxes : per case, its boxes; no boxes make an empty mask
-    sizes : per case, (height, width) of its image
+    boxes : boxes of each case; a case without boxes has an empty mask
+    sizes : (height, width) of the image of each case
 
     Raises
     ------
@@ -474,12 +482,12 @@ def pack_boxes(boxes: Sequence[Sequence[Box]], sizes: Sequence[tuple[int, int]])
 
 
 def pack_regions(regions: Sequence[Rle | Sequence[Box]], sizes: Sequence[tuple[int, int]]) -> PackedMasks:
-    """Return regions as packed masks; each is given as a run-length mask, or as the boxes whose union it is.
+    """Return regions as packed masks; each region is a run-length mask or a list of boxes, of which the union is used.
 
     Raises
     ------
     ValueError
-        As :func:`pack_boxes` and :func:`~reveal_bench.masks.pack_masks` do.
+        Under the same conditions as :func:`pack_boxes` and :func:`~reveal_bench.masks.pack_masks`.
     """
     is_mask = np.array([isinstance(region, Rle) for region in regions], bool)
     masks = pack_masks([region for region in regions if isinstance(region, Rle)])
@@ -496,7 +504,7 @@ def pack_regions(regions: Sequence[Rle | Sequence[Box]], sizes: Sequence[tuple[i
 
 
 def _run_ends(boxes: Sequence[Box], size: tuple[int, int], index: int) -> npt.NDArray[np.int32]:
-    """Return the ends of the runs of a union of boxes, column by column, background first."""
+    """Return the run ends, in column-major order, of the union of boxes."""
     height, width = size
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
         rule = f"must be [height, width] of 1 to {MAX_PIXELS} pixels"
@@ -523,12 +531,12 @@ _NONE = np.zeros(0, np.int64)
 
 
 def _covered(low: float, high: float, side: int) -> tuple[int, int]:
-    """Return the first pixel whose centre is in [low, high), and the first pixel after these, both inside [0, side]."""
+    """Return (first pixel with its centre in [low, high), first pixel after these), both limited to [0, side]."""
     return min(max(math.ceil(low - 0.5), 0), side), min(max(math.ceil(high - 0.5), 0), side)
 
 
 def _merged(starts: IntArray, stops: IntArray) -> IntArray:
-    """Return the beginnings and ends of the union of runs, alternately."""
+    """Return the alternating beginnings and ends of the union of runs."""
     if len(starts) == 0:
         return _NONE
     order = np.argsort(starts, kind="stable")

@@ -138,9 +138,9 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
     [
         ("t.pdf", "%PDF-1.7\n\0\1", "column", "must be a column of t.pdf"),
         ("t.csv", "", "file", "must have a row of column names"),
-        ("t.csv", "study,patient,report\n", "rows", "must hold at least one study"),
+        ("t.csv", "study,patient,report\n", "rows", "must contain at least one row"),
         ("t.csv", "id,patient,report\n1,p,x\n", "column", "must be a column of t.csv"),
-        ("t.csv", "study,patient,report\n1,p\n", "row", "must have 3 cells, as the header has"),
+        ("t.csv", "study,patient,report\n1,p\n", "row", "must have 3 cells, like the header"),
         ("t.json", "{}", "file", "must be a JSON list of objects"),
         ("t.parquet", "PAR1 but not really", "file", "must be readable as parquet"),
     ],
@@ -163,7 +163,7 @@ def test_parquet_columns_that_are_no_ids(tmp_path: Path) -> None:
     pq.write_table(
         table.slice(0, 0).cast(pa.schema([(n, pa.string()) for n in table.column_names])), tmp_path / "e.parquet"
     )
-    assert problems(tmp_path / "e.parquet") == [(None, "rows", "must hold at least one study", "none")]
+    assert problems(tmp_path / "e.parquet") == [(None, "rows", "must contain at least one row", "none")]
 
 
 @pytest.mark.parametrize("columns", [{}, {"report": "r", "file": "f"}])

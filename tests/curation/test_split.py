@@ -224,7 +224,7 @@ def test_a_builder_reads_the_two_files(folder: CurationFolder, facts: Path) -> N
         ([["study", "sex"], ["s000", "Fem"]], None, "facts.csv:2: `sex` must be blank or one of F, M, other"),
         ([["study", "kvp"], ["s000", "1"], ["s000", "2"]], None, "'s000' again, first in row 2"),
         ([["study", "kvp"], ["x", "1"]], None, "must name a selected study, got none of 1 rows"),
-        ([["study", "kvp"]], None, "must hold at least one study"),
+        ([["study", "kvp"]], None, "must contain at least one row"),
     ],
 )
 def test_facts_that_do_not_fit_are_refused(

@@ -55,11 +55,11 @@ def failed(tmp_path, text, **options):
 
 DEGENERATE = {
     "empty": ("", "votes.csv: `file` must have a row of column names, got an empty table"),
-    "no votes": (HEAD, "votes.csv: `rows` must hold at least one"),
+    "no votes": (HEAD, "votes.csv: `rows` must contain at least one row"),
     "no answers": ("study,reader\ns1,ann\n", "votes.csv: `column` must be a column of votes.csv, got 'answer'"),
     "no names at all": ("1,2,3\n4,5,6\n", "`column` must be a column of votes.csv, got 'study'"),
     "column twice": ("study,study,reader,answer\n", "`columns` must have different names, got study more than once"),
-    "a cell too few": (HEAD + "s1,ann,agree all\n", "votes.csv:2: `row` must have 5 cells, as the header has, got 3"),
+    "a cell too few": (HEAD + "s1,ann,agree all\n", "votes.csv:2: `row` must have 5 cells, like the header, got 3"),
     "no study": (HEAD + ",ann,agree all,,\n", "votes.csv:2: `study` must not be blank, got a blank cell"),
     "no reader": (HEAD + "s1,,agree all,,\n", "votes.csv:2: `reader` must not be blank"),
     "no answer": (HEAD + "s1,ann,,fine,\n", "votes.csv:2: `answer` must not be blank"),

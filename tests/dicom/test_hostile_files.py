@@ -84,9 +84,9 @@ def test_links_that_lead_out_of_the_folder(tmp_path: Path) -> None:
     ("vr", "reason"),
     [
         ("O5", "damaged: pydicom stops with NotImplementedError"),
-        ("US", "pixel data of another representation than OB or OW"),
-        ("AT", "pixel data of another representation than OB or OW"),
-        ("LO", "pixel data of another representation than OB or OW"),
+        ("US", "pixel data with a VR other than OB or OW"),
+        ("AT", "pixel data with a VR other than OB or OW"),
+        ("LO", "pixel data with a VR other than OB or OW"),
         ("SQ", "."),
     ],
 )
@@ -125,7 +125,7 @@ def test_errors_of_the_disk_are_not_those_of_a_file() -> None:
         raise OSError(28, "No space left on device")
     with pytest.raises(DicomError, match="damaged: pydicom stops with OSError"), refuse_damage():
         raise OSError("from a parser")
-    with pytest.raises(DicomError, match="more bytes than memory holds"), refuse_damage():
+    with pytest.raises(DicomError, match="more bytes than fit into memory"), refuse_damage():
         raise MemoryError
 
 

@@ -78,25 +78,25 @@ UNSOUND: list[tuple[bytes, str]] = [
     (START + segment(0xE0, b"JFIF\0\x80\1" + bytes(7)) + SOUND[2:], "a JFIF segment of an unknown version"),
     (START + segment(0xE0, b"JFIF\0\1") + SOUND[2:], "a JFIF segment of an unknown version"),
     *[
-        (START + frame(SIZE, bits) + HUFFMAN + SCAN + CODED + END, f"{bits} bits per sample, must be 2 to 16")
+        (START + frame(SIZE, bits) + HUFFMAN + SCAN + CODED + END, f"{bits} bits per sample instead of 2 to 16")
         for bits in (0, 1, 17, 128, 255)
     ],
     # headers that do not fit one grey frame
     (START + frame(SIZE, 12, 0xC2) + HUFFMAN + SCAN + CODED + END, "marker C2 is not allowed here"),
     (START + FRAME + FRAME + HUFFMAN + SCAN + CODED + END, "two frame headers"),
-    (START + segment(0xC3, FRAME[4:] + bytes(3)), "a frame header of other than one component"),
+    (START + segment(0xC3, FRAME[4:] + bytes(3)), "a frame header without exactly one component"),
     (START + segment(0xC3, FRAME[4:-2] + b"\x05\0"), "sampling factors or table out of range"),
     (START + HUFFMAN + SCAN + CODED + END, "a scan before the frame header"),
-    (START + FRAME + SCAN + CODED + END, "a scan without its tables"),
-    (START + FRAME + HUFFMAN + segment(0xDA, bytes([1, 2, 0, 1, 0, 0])), "a scan header of another component"),
+    (START + FRAME + SCAN + CODED + END, "a scan without tables"),
+    (START + FRAME + HUFFMAN + segment(0xDA, bytes([1, 2, 0, 1, 0, 0])), "a scan header with another component"),
     (START + FRAME + HUFFMAN + segment(0xDA, bytes([1, 1, 0, 8, 0, 0])), "a predictor or point transform out of"),
     (START + FRAME + HUFFMAN + segment(0xDA, bytes([1, 1, 0, 1, 0, 12])), "a predictor or point transform out of"),
     (START + FRAME + TABLE_OF_TOO_MANY, "an invalid Huffman table"),
     (START + FRAME + segment(0xC4, b"\x20" + HUFFMAN[5:]), "an invalid Huffman table"),
-    (START + FRAME + segment(0xC4, HUFFMAN[4:-1]), "a Huffman table that is cut off"),
-    (START + segment(0xDB, bytes(64)), "a quantization table that is cut off"),
+    (START + FRAME + segment(0xC4, HUFFMAN[4:-1]), "a truncated Huffman table"),
+    (START + segment(0xDB, bytes(64)), "a truncated quantization table"),
     (START + segment(0xDB, b"\x04" + bytes(64)), "an invalid quantization table"),
-    (START + segment(0xDD, b"\0\1\2"), "a restart interval of another length than 2"),
+    (START + segment(0xDD, b"\0\1\2"), "a restart interval that is not 2 bytes long"),
     # data that end early, or hold foreign parts
     (SOUND[:-2], "no end marker"),
     (START + FRAME + HUFFMAN + SCAN + CODED[:20] + END + CODED[20:] + END, "bytes after the end marker"),
@@ -124,7 +124,7 @@ def test_mismatch_of_stream_and_transfer_syntax_is_refused(tmp_path: Path) -> No
 
 def test_a_picture_deeper_than_its_container(tmp_path: Path) -> None:
     path = write_stream(tmp_path / "x.dcm", SOUND, (RANDOM >> 4).astype(np.uint8), 8, LOSSLESS_70)
-    with pytest.raises(DicomError, match="has 12 bits per sample, BitsAllocated is 8"):
+    with pytest.raises(DicomError, match="has 12 bits per sample, but BitsAllocated is 8"):
         develop_dicom(path)
 
 

@@ -64,7 +64,10 @@ def check(scan: Scan, root: Path) -> None:
     assert reasons_by_path(scan.unreadable, root) == {
         "c/broken.dcm": "not DICOM",
         "c/broken.zip": "not a readable archive: BadZipFile",
-        "c/conflict.dcm": "duplicate of b/2.dicom: the same SOPInstanceUID but other pixels: one is mislabelled",
+        "c/conflict.dcm": (
+            "duplicate of b/2.dicom: the same SOPInstanceUID but different pixels, so one of the two files "
+            "is mislabelled"
+        ),
         "c/empty.dcm": "an empty file",
     }
     assert [file.path_text(root) for file in scan.others] == [

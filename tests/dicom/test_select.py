@@ -49,18 +49,18 @@ def test_originals(write: Write, attributes: dict[str, Any]) -> None:
             "a structured report or key object selection, not a picture",
         ),
         ({"SOPClassUID": "1.2.840.10008.5.1.4.1.1.104.1"}, "an encapsulated document, not a picture"),
-        ({"SOPClassUID": "1.2.840.10008.1.3.10"}, "a DICOMDIR, the index of a medium"),
+        ({"SOPClassUID": "1.2.840.10008.1.3.10"}, "a DICOMDIR, the index of a storage medium"),
         (
             {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.2"},
-            "SOP class 1.2.840.10008.5.1.4.1.1.2 is not a radiograph's (CR, DX)",
+            "SOP class 1.2.840.10008.5.1.4.1.1.2 instead of a radiograph's (CR, DX)",
         ),
-        ({"Modality": "CT"}, "modality CT, not CR or DX"),
-        ({"Modality": "MG", "SOPClassUID": None}, "modality MG, not CR or DX"),
-        ({"PixelData": None}, "no pixel data, or the file was cut off before them"),
+        ({"Modality": "CT"}, "modality CT instead of CR or DX"),
+        ({"Modality": "MG", "SOPClassUID": None}, "modality MG instead of CR or DX"),
+        ({"PixelData": None}, "no pixel data, or the file is truncated before them"),
         ({"PhotometricInterpretation": "RGB"}, "a colour picture (RGB)"),
         ({"ImageType": ["DERIVED", "SECONDARY"]}, "derived secondary picture (ImageType)"),
         ({"ImageType": ["ORIGINAL", "PRIMARY", "LOCALIZER"]}, "localizer (ImageType)"),
-        ({"Rows": None}, "no picture: Rows or Columns are missing"),
+        ({"Rows": None}, "no picture, because Rows or Columns are missing"),
     ],
 )
 def test_set_aside_with_its_reason(write: Write, attributes: dict[str, Any], reason: str) -> None:
@@ -71,7 +71,7 @@ def test_secondary_captures_of_collections_that_were_saved_as_such(write: Write)
     resaved = read_header(write({"SOPClassUID": SC, "Modality": "CR", "ImageType": ["DERIVED", "SECONDARY"]}))
     assert set_aside(resaved) is not None
     assert set_aside(resaved, include_secondary=True) is None
-    assert set_aside(replace(resaved, modality="OT"), include_secondary=True) == "modality OT, not CR or DX"
+    assert set_aside(replace(resaved, modality="OT"), include_secondary=True) == "modality OT instead of CR or DX"
 
 
 def files(*names: str) -> list[DicomFile]:
@@ -93,7 +93,7 @@ def test_one_uid_on_different_pictures_is_a_conflict(header: Header) -> None:
     assert by_header.is_conflict
     (by_pixels,) = find_duplicates([(a, header), (b, header)], {a: "x", b: "y"})
     assert by_pixels.is_conflict
-    assert by_pixels.reason == "the same SOPInstanceUID but other pixels: one is mislabelled"
+    assert by_pixels.reason == "the same SOPInstanceUID but different pixels, so one of the two files is mislabelled"
     # another encoding of the same picture: header facts differ, pixels do not
     (double,) = find_duplicates([(a, header), (b, replace(header, transfer_syntax="z"))], {a: "x", b: "x"})
     assert not double.is_conflict
@@ -156,12 +156,12 @@ def test_a_raw_picture_alone_stays(header: Header) -> None:
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ({"deidentified": None}, ["PatientIdentityRemoved is absent", "BurnedInAnnotation absent is not proof"]),
-        ({"deidentified": False}, ["was not de-identified", "BurnedInAnnotation absent is not proof"]),
-        ({"deidentified": True}, ["no coded method says how", "BurnedInAnnotation absent is not proof"]),
+        ({"deidentified": None}, ["PatientIdentityRemoved is absent", "BurnedInAnnotation absent is no proof"]),
+        ({"deidentified": False}, ["was not de-identified", "BurnedInAnnotation absent is no proof"]),
+        ({"deidentified": True}, ["no coded method is stated", "BurnedInAnnotation absent is no proof"]),
         (
             {"deidentified": True, "deid_methods": ("113100",), "burned_in": False},
-            ["BurnedInAnnotation NO is not proof"],
+            ["BurnedInAnnotation NO is no proof"],
         ),
         ({"deidentified": True, "deid_methods": ("113100", "113101")}, []),
         (

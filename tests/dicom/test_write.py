@@ -81,7 +81,7 @@ def test_negative_values_of_ambiguous_elements_are_signed(write: Write) -> None:
         (RAMP.astype(np.int16), {}, r"must be in \[-8, 7\] \(4 bits\), got \[0, 15\]"),
         (RAMP, {"bits_stored": 17}, r"`bits_stored` must be in \[1, 16\], got 17"),
         (RAMP, {"transfer_syntax": "jpeg"}, "must be one of implicit, explicit"),
-        (RAMP, {"transfer_syntax": "rle", "meta_header": False}, "cannot be named without a meta header"),
+        (RAMP, {"transfer_syntax": "rle", "meta_header": False}, "needs a meta header"),
         (RAMP, {"transfer_syntax": "jpeg2000-lossless"}, "sides of at least 32"),
     ],
 )

@@ -46,13 +46,13 @@ def test_groups_are_read_from_texts_files_and_mappings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        (["rare=Fracture"], r"`finding_groups\['rare'\]` must have findings of the benchmark .*, got 'Fracture'"),
+        (["rare=Fracture"], r"`finding_groups\['rare'\]` must only have findings of the benchmark .*, got 'Fracture'"),
         (["rare=Mass,mass"], r"`finding_groups\['rare'\]` must name each finding once"),
         (["rare=Mass", "rare=Edema"], "must name each group once, got 'rare=Edema'"),
         (["macro=Mass"], "must have names that are neither findings nor 'macro' or 'all', got macro"),
         (["Edema=Mass"], "must have names that are neither findings"),
-        ({"rare": []}, "must have a list of findings for 'rare', got \\[\\]"),
-        ({"rare": "Mass"}, "must have a list of findings for 'rare', got 'Mass'"),
+        ({"rare": []}, "must have a non-empty list of findings for 'rare', got \\[\\]"),
+        ({"rare": "Mass"}, "must have a non-empty list of findings for 'rare', got 'Mass'"),
         ("no-such-file.json", "must be 'prevalence', a JSON file, a mapping of names to findings, or NAME=FINDING"),
         (["rare=Mass", "prevalence"], "must be 'prevalence', a JSON file"),
         (3, "must be 'prevalence', a JSON file, .*, got 3"),

@@ -169,7 +169,7 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
             'image_id,finding,reply\na,b,"c\n',
             "faulty.csv:2: `file` must be readable as csv in UTF-8, got unexpected end of data",
         ),
-        ("image_id,finding,reply\na,b,c,d\n", "faulty.csv:2: `row` must have 3 cells, as the header has, got 4"),
+        ("image_id,finding,reply\na,b,c,d\n", "faulty.csv:2: `row` must have 3 cells, like the header, got 4"),
         (
             "image_id,reply,reply\na,b,c\n",
             "faulty.csv:1: `columns` must have different names, got reply more than once",

@@ -171,7 +171,7 @@ def edited_labels(root, edit):
         (lambda t: t + t.split("\n")[1] + "\n", r":26: `Path` must be unique, got patient\w+, also line 2"),
         (lambda t: t.replace("view1_frontal.jpg", "view1.jpg", 1), r"test_labels.csv:2: `Path` must end in patient"),
         (lambda t: t.replace("0.0", "maybe", 3), r"must be 1, 0, -1 or blank, got 'maybe'"),
-        (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells, as the header has"),
+        (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells, like the header"),
         (lambda t: t.replace(",0.0\n", ",0.0,0.0\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells"),
         (lambda t: t + '"', "test_labels.csv:26: `file` must be readable as csv in UTF-8, got unexpected end of data"),
     ],

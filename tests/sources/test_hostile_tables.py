@@ -95,7 +95,7 @@ def test_a_table_within_the_download_where_links_lead(tmp_path):
     assert messages(root / "in.csv", within=root) == []
     assert messages(tmp_path / "link" / "in.csv", within=tmp_path / "link") == []
     assert messages(root / "out.csv", within=root) == [
-        "out.csv: `file` must be within the download, got a place outside of it"
+        "out.csv: `file` must be within the download, got a file outside of the download"
     ]
 
 
@@ -179,7 +179,7 @@ def test_a_table_of_another_encoding(tmp_path, content, message):
 def test_columns_without_names(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("Study,,,sex\n1,2,3,F\n")
-    rule = "`columns` must all have names in the first row, each different"
+    rule = "`columns` must all have different, non-blank names in the first row"
     assert messages(path) == [f"t.csv:1: {rule}, got a blank more than once"]
 
 

@@ -140,8 +140,8 @@ def test_a_list_is_found_plain_or_zipped_and_below_a_folder(tmp_path: Path, zipp
          [":2: `Bbox [x, y, w, h]` must be in the image of 1024 x 1024 pixels, got -1.5, 1, 26, 2"]),
         (HEADER + "00000001_000.png,Mass,1.6,1.6,0.5,0.5\n",
          [":2: `Bbox [x, y, w, h]` must cover the centre of a pixel, got 1.6, 1.6, 0.5, 0.5"]),
-        (HEADER + "00000001_000.png,Mass,1,1,2\n", [":2: `row` must have 6 cells, as the header has, got 5"]),
-        (HEADER + "00000001_000.png,Mass,1,1,2,2,,,,7\n", [":2: `row` must have 6 cells, as the header has, got 10"]),
+        (HEADER + "00000001_000.png,Mass,1,1,2\n", [":2: `row` must have 6 cells, like the header, got 5"]),
+        (HEADER + "00000001_000.png,Mass,1,1,2,2,,,,7\n", [":2: `row` must have 6 cells, like the header, got 10"]),
         (HEADER + '"a', [":2: `file` must be readable as csv in UTF-8, got unexpected end of data"]),
     ],
 )  # fmt: skip

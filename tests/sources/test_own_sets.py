@@ -106,7 +106,7 @@ def test_models_are_asked_for_own_findings_and_understood(own, text, labels):
 FAULTS = {
     ("1,0,1,0", "1,0,1,1"): "labels.csv:2: `No finding` must be alone, got Rib fracture, Pneumothorax, No finding",
     ("ptx: PTX", "ptx: PNX"): "mapping.yaml: `labels.wide.ptx` must be one of the mapping's findings (Rib fracture",
-    ("[PTX]", "[rib fracture]"): "mapping.yaml: `findings` must have names that differ, got 'rib fracture' again",
+    ("[PTX]", "[rib fracture]"): "mapping.yaml: `findings` must have different names, got 'rib fracture' again",
     ("- Rib fracture", "- Rib, broken"): "`findings.name` must begin with a letter or digit",
     ("[PTX]", "PTX"): "`findings.Pneumothorax.synonyms` must be a list of non-empty texts, got PTX",
     ("alone: true", "alone: often"): "`findings.No finding.stands_alone` must be true or false, got often",

@@ -35,10 +35,10 @@ TABLES = [
     ),
     ("agree,sex", "Agree,agree ", r"table.csv:1: `columns` must have different names, got Agree, agree more than once"),
     ("agree,sex", "agree,agree", r"table.csv:1: `columns` must have different names, got agree more than once"),
-    ("Female", "Female,x", r"table.csv:2: `row` must have 4 cells, as the header has, got 5"),
-    ("2 of 3,Male", "2 of 3", r"table.csv:3: `row` must have 4 cells, as the header has, got 3"),
+    ("Female", "Female,x", r"table.csv:2: `row` must have 4 cells, like the header, got 5"),
+    ("2 of 3,Male", "2 of 3", r"table.csv:3: `row` must have 4 cells, like the header, got 3"),
     ("None", '"None', r"table.csv:3: `file` must be readable as csv in UTF-8, got unexpected end of data"),
-    (TABLE, "study,labels,agree,sex\n", r"table.csv: `rows` must hold at least one study, got none"),
+    (TABLE, "study,labels,agree,sex\n", r"table.csv: `rows` must contain at least one row, got none"),
     (TABLE, "\n\n", r"table.csv: `file` must have a row of column names, got an empty table"),
 ]
 
@@ -165,7 +165,7 @@ FILES = [
     (lambda root: write_film(root / "5.dcm", "1.2.9"), r"5.dcm: `study` must have a row in table.csv"),
     (
         lambda root: write_film(root / "5.dcm", "1.2.1", value=9),
-        r"a/1.dcm: `file` must be readable DICOM, got duplicate of 5.dcm: .* one is mislabelled",
+        r"a/1.dcm: `file` must be readable DICOM, got duplicate of 5.dcm: .* so one of the two files is mislabelled",
     ),
     (
         lambda root: [path.unlink() for path in root.rglob("*") if path.parent.name in "abc"],

@@ -157,7 +157,7 @@ def test_a_sheet_must_be_named_where_there_are_several(tmp_path):
     book.create_sheet("notes")
     book.save(tmp_path / "table.xlsx")
     with pytest.raises(
-        BuildError, match=r"`sheet` must be named in the mapping where there are several, got Sheet, notes"
+        BuildError, match=r"`sheet` must be named in the mapping, because there are several sheets, got Sheet, notes"
     ):
         read(tmp_path, id_key=KEY)
     (tmp_path / "mapping.yaml").write_text(
@@ -178,7 +178,8 @@ def test_numbers_of_a_sheet_keep_their_digits(tmp_path):
     assert list(table.rows[0].values()) == ["202600111222333", "3", "true"]
     assert [row.number for row in table.rows] == [2, 3]
     assert [str(problem) for problem in problems] == [
-        "t.xlsx:3: `cell` must be text if it has more than 15 digits, because a number in a sheet loses some, "
+        "t.xlsx:3: `cell` must be text if it has more than 15 digits, because a spreadsheet stores only "
+        "15 digits of a number, "
         "got 20260011122233340"
     ]
 
@@ -200,7 +201,7 @@ def test_a_row_with_a_line_break_keeps_its_line(tmp_path):
             "t.json:1: `a` must be text, a number, true, false, null or a list, got an object",
         ),
         ("t.json", "[1]", "t.json:1: `entry` must be a JSON object, got int"),
-        ("t.json", "[]", "`rows` must hold at least one study, got none"),
+        ("t.json", "[]", "`rows` must contain at least one row, got none"),
         ("t.jsonl", '{"a": 1}\n{"a": \n', "t.jsonl:2: `line` must be JSON"),
         ("t.csv", "a;b\n\xff", "t.csv:2: `file` must be UTF-8: save the table as CSV UTF-8, got the byte 0xff"),
         ("t.xlsx", "PK", "must be readable as xlsx, got not an xlsx file"),

@@ -78,7 +78,7 @@ PEOPLE = {
     "twice": ("subject,reader\n1,Ada\n2,Ada\n", "line 3: subject and reader must not be repeated"),
     "two names": ("subject,reader\n1,Ada\n1,Ben\n", "line 3: subject and reader must not be repeated"),
     "blank": ("subject,reader\n,Ada\n", "line 2: must have a subject and a reader"),
-    "too many": ("subject,reader\n1,Ada,x\n", "people.csv:2: `row` must have 2 cells, as the header has, got 3"),
+    "too many": ("subject,reader\n1,Ada,x\n", "people.csv:2: `row` must have 2 cells, like the header, got 3"),
 }
 
 
