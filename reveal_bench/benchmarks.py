@@ -44,10 +44,12 @@ class Source:
         Value of ``--source``.
     section : str
         Heading of the source in docs/sources.md.
-    holds : str Description of the references in the table of docs/sources.md; empty for the default text of the kind.
-    holdout_split : str Split that a build divides to draw a holdout.
-    options : tuple of str Further keyword arguments of the source's `read`, see
-        :class:`reveal_bench.sources.source.SourceModule`.
+    holds : str
+        Description of the references in the table of docs/sources.md; empty for the default text of the kind.
+    holdout_split : str
+        Split that a build divides to draw a holdout.
+    options : tuple of str
+        Further keyword arguments of the source's `read`, see :class:`reveal_bench.sources.source.SourceModule`.
     styles : dict from style of ``reveal-bench phantom`` to "module:function" in :mod:`reveal_bench.phantom`
     """
 
@@ -65,24 +67,32 @@ class Benchmark:
 
     Attributes
     ----------
-    name : str Key in BENCHMARKS, and name for ``reveal-bench build``.
-    title, source : str Full name, and paper or download on which the benchmark is based, for display.
+    name : str
+        Key in BENCHMARKS, and name for ``reveal-bench build``.
+    title, source : str
+        Full name, and paper or download on which the benchmark is based, for display.
     kind : {"localization", "findings", "tasks", "detection"}
-    findings : tuple of str Findings, in the order of tables; empty for tasks, and for users' own datasets, which define
-        their findings.
+    findings : tuple of str
+        Findings, in the order of tables; empty for tasks, and for users' own datasets, which define their findings.
     asks : {"present", "all"}
         Whether the manifest asks only for findings that are present, or for every finding of every image.
-    metrics : tuple of str Reported metrics, the primary metric first; empty for tasks, whose answers readers rate.
-    grid : int Cells per side for the metric `grid_hit` of localization benchmarks.
+    metrics : tuple of str
+        Reported metrics, the primary metric first; empty for tasks, whose answers readers rate.
+    grid : int
+        Cells per side for the metric `grid_hit` of localization benchmarks.
     licence : {"restricted", "open"}
         "restricted" if the source forbids redistribution of its labels or pixels.
-    sources : tuple of Source Kinds of downloads from which the benchmark can be built.
-    has_pictures : bool True if rows have pictures; False for a benchmark that consists only of labels.
-    card : str Name of the benchmark whose card in dataset_cards/ is used, or path of a card (.md); empty for the
-        benchmark's own card.
-    note : str Further sentence of the card on how the references were made.
-    finding_groups : dict from a name to findings, or "prevalence" Groups of findings that are stored in dataset
-        folders, see :mod:`reveal_bench.kinds.finding_groups`.
+    sources : tuple of Source
+        Kinds of downloads from which the benchmark can be built.
+    has_pictures : bool
+        True if rows have pictures; False for a benchmark that consists only of labels.
+    card : str
+        Name of the benchmark whose card in dataset_cards/ is used, or path of a card (.md); empty for the benchmark's
+        own card.
+    note : str
+        Further sentence of the card on how the references were made.
+    finding_groups : dict from a name to findings, or "prevalence"
+        Groups of findings that are stored in dataset folders, see :mod:`reveal_bench.kinds.finding_groups`.
     """
 
     name: str

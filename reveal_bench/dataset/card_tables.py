@@ -74,7 +74,8 @@ COLUMNS = {
 }
 """Descriptions of columns that :meth:`reveal_bench.kinds.parts.Display.meanings` does not describe.
 
-In the config `ratings`, `model` is instead the model that answered."""
+In the config `ratings`, `model` is instead the model that answered.
+"""
 
 CONFIGS = {
     "masks": (

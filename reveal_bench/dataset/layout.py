@@ -43,7 +43,8 @@ class ShardWriter:
 
     Parameters
     ----------
-    folder : Path Folder of the shards; created if it is missing.
+    folder : Path
+        Folder of the shards; created if it is missing.
     schema : pyarrow schema of the rows
     max_shard_bytes : size at which a shard is closed after a row group
 

@@ -65,8 +65,6 @@ def refuse_damage() -> Iterator[None]:
 
     pydicom converts an element when its value is accessed, so this is also needed for accessing values. Errors of the
     disk are raised unchanged.
-
-    Errors of the disk are raised unchanged.
     """
     try:
         yield
@@ -88,7 +86,8 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
     Returns
     -------
     dataset : pydicom Dataset
-    has_pixels : bool True if the file has a non-empty pixel data element.
+    has_pixels : bool
+        True if the file has a non-empty pixel data element.
 
     Raises
     ------

@@ -101,7 +101,8 @@ def check_jpeg(data: bytes, frames: Collection[int]) -> None:
 
     Parameters
     ----------
-    data : bytes The stream, which begins with the start marker; padding may follow the end marker.
+    data : bytes
+        The stream, which begins with the start marker; padding may follow the end marker.
     frames : collection of int
         Allowed markers of the frame header: :data:`BASELINE` or :data:`LOSSLESS`.
 
@@ -292,9 +293,10 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
 
     Returns
     -------
-    patterns : uint8 or uint16 array, shape (rows, columns) The bits of each pixel as stored; two's complement if
-        signed.
-    decoder : str Name and version of the decoder.
+    patterns : uint8 or uint16 array, shape (rows, columns)
+        The bits of each pixel as stored; two's complement if signed.
+    decoder : str
+        Name and version of the decoder.
 
     Raises
     ------

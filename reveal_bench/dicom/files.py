@@ -32,7 +32,8 @@ _EXPLICIT_VRS = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT OB OW PN SH SL S
 class DicomError(ValueError):
     """The error of an unusable file.
 
-    The message has only the reason; the caller adds the name of the file."""
+    The message has only the reason; the caller adds the name of the file.
+    """
 
 
 @dataclass(frozen=True, slots=True)

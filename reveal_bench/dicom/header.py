@@ -77,12 +77,15 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
 
     Parameters
     ----------
-    position : str or None ViewPosition as in the file. A known spelling determines the view.
-    codes : sequence of str Code values of ViewCodeSequence. If `position` does not determine the view and all codes
-        mean the same view, they determine it.
-    orientation : sequence of str PatientOrientation, (direction of rows, direction of columns). Only used if `position`
-        is empty and the codes do not determine the view, and only to recognise a lateral view, in which rows run
-        between back and front (``A``, ``P``) and columns along the body. AP and PA cannot be distinguished.
+    position : str or None
+        ViewPosition as in the file. A known spelling determines the view.
+    codes : sequence of str
+        Code values of ViewCodeSequence. If `position` does not determine the view and all codes mean the same view,
+        they determine it.
+    orientation : sequence of str
+        PatientOrientation, (direction of rows, direction of columns). Only used if `position` is empty and the codes do
+        not determine the view, and only to recognise a lateral view, in which rows run between back and front (``A``,
+        ``P``) and columns along the body. AP and PA cannot be distinguished.
 
     Examples
     --------
@@ -149,7 +152,8 @@ WHITELIST = (
 )  # fmt: skip
 """Keywords of the elements that are read.
 
-Acquisition date and time are used only for the digest `exposure_key`."""
+Acquisition date and time are used only for the digest `exposure_key`.
+"""
 
 PLAUSIBLE_DISTANCE_MM = (500.0, 5000.0)
 """Plausible distances from source to detector, in mm: about 1 m for bedside, 1.5 to 2 m for upright radiographs."""
@@ -178,14 +182,15 @@ class Header:
     ----------
     study_uid, series_uid, sop_uid, patient_key : str or None
         UIDs and PatientID. They must never be published.
-    sop_class, modality, photometric, transfer_syntax : str or None As in the file; without a meta header, the transfer
-        syntax used for reading.
+    sop_class, modality, photometric, transfer_syntax : str or None
+        As in the file; without a meta header, the transfer syntax used for reading.
     rows, columns, bits_stored, instance_number : int or None
     view : str
         ``AP``, ``PA``, ``LATERAL`` or ``UNKNOWN``; see :func:`~reveal_bench.dicom.header.canonical_view`.
-    view_raw : str or None ViewPosition as in the file if it is a known spelling of a view; other texts could contain
-        anything.
-    spacing_mm : (float, float) or None Spacing between rows and between columns, in mm.
+    view_raw : str or None
+        ViewPosition as in the file if it is a known spelling of a view; other texts could contain anything.
+    spacing_mm : (float, float) or None
+        Spacing between rows and between columns, in mm.
     spacing_source : str
         ``pixel_spacing``, ``imager_pixel_spacing`` (at the detector: not corrected for magnification) or ``none``.
     manufacturer, model : str or None Canonical spelling; `_raw` as in the file, at most 64 characters. None if part of
@@ -194,21 +199,24 @@ class Header:
         DIRECT, SCINTILLATOR, STORAGE, FILM.
     kvp, exposure_mas : float or None
         Both > 0, in kV and mAs.
-    distance_source_to_detector_mm : float or None None for values outside :data:`PLAUSIBLE_DISTANCE_MM`, because their
-        unit is uncertain.
-    age_years : int or None Whole years; only age bands are published.
+    distance_source_to_detector_mm : float or None
+        None for values outside :data:`PLAUSIBLE_DISTANCE_MM`, because their unit is uncertain.
+    age_years : int or None
+        Whole years; only age bands are published.
     sex : str or None
         F, M or O.
     image_type : tuple of str
-    burned_in : bool or None BurnedInAnnotation; None or False does not prove that there is no text in the pixels.
+    burned_in : bool or None
+        BurnedInAnnotation; None or False does not prove that there is no text in the pixels.
     deidentified : bool or None
         PatientIdentityRemoved; `deid_methods` are the codes of the methods (PS3.16 CID 7050).
     intent : str or None
         ``PRESENTATION`` or ``PROCESSING``.
-    exposure_key : str or None Key shared by pictures of the same exposure: IrradiationEventUID, or a digest of date and
-        time. Must never be published.
-    source_uids : tuple of str SOPInstanceUIDs of the pictures from which this picture was made. Must never be
+    exposure_key : str or None
+        Key shared by pictures of the same exposure: IrradiationEventUID, or a digest of date and time. Must never be
         published.
+    source_uids : tuple of str
+        SOPInstanceUIDs of the pictures from which this picture was made. Must never be published.
     has_pixels : bool
     """
 

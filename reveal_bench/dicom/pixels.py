@@ -35,14 +35,15 @@ class DicomPng:
         PNG, 8-bit grey, 0 is black.
     size : (int, int)
         Height, width.
-    source_sha256 : str SHA-256 of the DICOM file or archive member.
+    source_sha256 : str
+        SHA-256 of the DICOM file or archive member.
     pixel_sha256 : str
         SHA-256 of the 8-bit grey levels, row by row.
     pipeline : str
         Every step, such as "dicom-v1: gdcm 3.2.6 -> modality slope/intercept -> voi window 1 of 3 LINEAR ->
         invert (MONOCHROME1) -> 8 bit -> png cv2 5.0.0.93".
-    warnings : tuple of str Notes on the file's display settings that a maintainer should check; they never quote other
-        elements.
+    warnings : tuple of str
+        Notes on the file's display settings that a maintainer should check; they never quote other elements.
     """
 
     data: bytes = field(repr=False)

@@ -46,8 +46,10 @@ def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]
 
     Parameters
     ----------
-    aside : list Receives (file, reason) of links that lead out of `root` and of files that are not regular files.
-    unreadable : list Receives (file, reason) of folders that cannot be listed and of broken links.
+    aside : list
+        Receives (file, reason) of links that lead out of `root` and of files that are not regular files.
+    unreadable : list
+        Receives (file, reason) of folders that cannot be listed and of broken links.
     """
 
     def note(error: OSError) -> None:
@@ -138,11 +140,13 @@ class Scan:
     root : Path
     headers : list of (DicomFile, Header)
         Original projection radiographs, without duplicates.
-    set_aside : list of (DicomFile, str) (file, reason) of readable files that are not original radiographs, of
-        duplicates, of files that are not regular files, and of links out of the folder.
-    unreadable : list of (DicomFile, str) (file, reason) of files that are DICOM by name or content, but are unreadable
-        or contradict another file.
-    others : list of DicomFile Files that are not DICOM by content or name.
+    set_aside : list of (DicomFile, str)
+        (file, reason) of readable files that are not original radiographs, of duplicates, of files that are not regular
+        files, and of links out of the folder.
+    unreadable : list of (DicomFile, str)
+        (file, reason) of files that are DICOM by name or content, but are unreadable or contradict another file.
+    others : list of DicomFile
+        Files that are not DICOM by content or name.
     """
 
     root: Path
@@ -165,7 +169,8 @@ def scan_tree(
     ----------
     root : Path
         A folder.
-    workers : int Number of reading processes; with more than one, the calling script needs the ``__main__`` guard of
+    workers : int
+        Number of reading processes; with more than one, the calling script needs the ``__main__`` guard of
         `multiprocessing`.
     progress : callable, optional
         Called with (files done, files in all) after every few files.
@@ -314,8 +319,9 @@ def set_aside(header: Header, *, include_secondary: bool = False) -> str | None:
     Parameters
     ----------
     header : Header
-    include_secondary : bool Accept secondary captures whose modality is CR, DX or missing, because some public
-        collections (RSNA Pneumonia, SIIM-ACR) were re-saved as secondary captures.
+    include_secondary : bool
+        Accept secondary captures whose modality is CR, DX or missing, because some public collections (RSNA Pneumonia,
+        SIIM-ACR) were re-saved as secondary captures.
 
     Notes
     -----
@@ -366,7 +372,8 @@ def find_duplicates(
     ----------
     headers : sequence of (file, header)
         The files in order of preference.
-    pixel_sha256 : mapping, optional Hash of the 8-bit pixels of some or all files.
+    pixel_sha256 : mapping, optional
+        Hash of the 8-bit pixels of some or all files.
 
     Returns
     -------

@@ -52,19 +52,22 @@ def write_dicom(
 
     Parameters
     ----------
-    path : Path File to write; an existing file is replaced.
-    pixels : integer array, shape (height, width) Stored values, in two's complement for a signed type. They are not
-        inverted for MONOCHROME1.
-    attributes : mapping DICOM keyword, or (group, element, VR) for a private or ill-typed element, -> value. A sequence
-        is a list of mappings. Text is written unchanged, even for an element that should have a number. Attributes
-        replace the elements that this function writes by default; None removes an element (``{"HighBit": None}``).
+    path : Path
+        File to write; an existing file is replaced.
+    pixels : integer array, shape (height, width)
+        Stored values, in two's complement for a signed type. They are not inverted for MONOCHROME1.
+    attributes : mapping
+        DICOM keyword, or (group, element, VR) for a private or ill-typed element, -> value. A sequence is a list of
+        mappings. Text is written unchanged, even for an element that should have a number. Attributes replace the
+        elements that this function writes by default; None removes an element (``{"HighBit": None}``).
     bits_stored : int in [1, 16]
         Up to 8 bits are stored in bytes, more in words.
     photometric : str
         ``MONOCHROME1`` or ``MONOCHROME2``.
     transfer_syntax : str
         A key of :data:`TRANSFER_SYNTAXES`.
-    meta_header : bool False to omit preamble and group 0002; only for ``implicit`` and ``explicit``.
+    meta_header : bool
+        False to omit preamble and group 0002; only for ``implicit`` and ``explicit``.
 
     Raises
     ------

@@ -69,8 +69,10 @@ class PackedMasks:
     ----------
     sizes : int array (n, 2)
         (height, width) of each mask.
-    ends : int32 array Ends of the runs of all masks, as column-major pixel positions; run 0 of each mask is background.
-    offsets : int array (n + 1,) The ends of mask i are ``ends[offsets[i]:offsets[i + 1]]``.
+    ends : int32 array
+        Ends of the runs of all masks, as column-major pixel positions; run 0 of each mask is background.
+    offsets : int array (n + 1,)
+        The ends of mask i are ``ends[offsets[i]:offsets[i + 1]]``.
     """
 
     sizes: IntArray

@@ -70,7 +70,8 @@ def read_id_key(path: Path, *, create: bool = False) -> bytes:
     ----------
     path : Path
         At least 64 digits, spaces and line feeds between them allowed; mode 0600 or stricter.
-    create : bool Write a new random secret if the file is missing.
+    create : bool
+        Write a new random secret if the file is missing.
 
     Raises
     ------

@@ -48,7 +48,8 @@ from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, r
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
 """What a study key can match: a value in the headers, a folder that contains the images, or a file name without suffix.
 
-The accession number is not included, because it is never read."""
+The accession number is not included, because it is never read.
+"""
 
 BY_PATH = ("file", "folder")
 """Members of :data:`KEY_FACTS` that need no header."""
