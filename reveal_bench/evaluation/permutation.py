@@ -3,7 +3,7 @@
 Conventions
 -----------
 Scores are ratios of sums over patients (:meth:`~reveal_bench.metrics.resampled.Resampled.ratio_parts`). With numerators
-N, denominators D and scores F = sum N / sum D of systems A and B, patient u contributes to their difference
+N, denominators D and scores F = sum N / sum D of systems A and B, the contribution of patient u to their difference is
 
     d_u = (N_Au - N_Bu - (F_A + F_B) / 2 * (D_Au - D_Bu)) / ((sum D_A + sum D_B) / 2)
 
@@ -386,7 +386,7 @@ def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Numerators and denominators of one system by unit, (n_units, n_groups), and their sums after every flip,
+    """Numerators and denominators of one system by unit, (n_units, n_groups), and sums of both after every flip,
     (n_groups, n_flips). The sums for a pair of systems are computed from the differences of these sums.
     """
 

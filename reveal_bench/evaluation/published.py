@@ -58,7 +58,7 @@ class ReferenceRow:
 
     @property
     def is_of_test_split(self) -> bool:
-        """True if the scores were measured on the split that holdouts come from."""
+        """True if the scores were measured on the split from which holdouts are taken."""
         return self.measured_on == _DIVIDED
 
     @property

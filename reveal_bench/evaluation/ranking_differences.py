@@ -15,7 +15,7 @@ values.
 
 p is 1 minus the confidence level at which the interval just touches 0, so interval, p and verdicts on a margin agree.
 For several findings together, intervals and p are corrected by Bonferroni. The interval of a relative decrease ``(b -
-a) / b`` is Fieller's, with the same p.
+a) / b`` is computed by Fieller's method and has the same p.
 
 A difference has neither interval nor p if either system has no interval because of too few patients.
 

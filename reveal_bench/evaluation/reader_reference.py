@@ -18,7 +18,8 @@ called the label present; the truth is the reference of the dataset folder. The 
 reader; if it gives probabilities, its decisions are used. Cases that were not annotated by every reader are left out,
 because a reader study is fully crossed.
 
-Source: readers against the majority of the others as in Rajpurkar et al. 2018 (PLoS Med. 15) and Irvin et al. 2019.
+Source: readers are compared with the majority of the others as in Rajpurkar et al. 2018 (PLoS Med. 15) and Irvin et al.
+2019.
 """
 
 from __future__ import annotations

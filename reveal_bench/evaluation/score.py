@@ -106,7 +106,7 @@ class ScoredFile:
 
     @property
     def tuning_notes(self) -> tuple[str, ...]:
-        """Where the thresholds were tuned, if they were."""
+        """Note on the split on which the thresholds were tuned; empty if they were not tuned."""
         tuning = self.options.tuning
         return () if tuning is None else (tuning.note(self.manifest.benchmark, self.manifest.split),)
 

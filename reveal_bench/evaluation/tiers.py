@@ -17,8 +17,8 @@ are beyond 0.
 
 Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
-A system's rank is between 1 + the number of significantly better systems and the number of all systems minus the number
-of significantly worse systems.
+A system's rank is at least 1 + the number of significantly better systems, and at most the number of all systems minus
+the number of significantly worse systems.
 """
 
 from __future__ import annotations

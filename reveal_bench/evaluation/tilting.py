@@ -96,7 +96,7 @@ class Distances:
     statistics: FloatArray
 
     def statistic(self, distance: float) -> float:
-        """Return the statistic of a distance of 0 or more."""
+        """Return the statistic of a distance, which must be 0 or more."""
         if self.error <= 0:
             return math.inf
         return min(distance / self.error, float(np.interp(distance, self.distances, self.statistics)))

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A case is a row of a dataset folder's main config. The questions about it are its *groups*: findings, labels, or the
+A case is a row of a dataset folder's main config. The questions about a case are its *groups*: findings, labels, or the
 category of a task. Marks are in pixels (x, y) of the case's full-size image with the index `film`. Outcomes come from
 scored rows; displaying a case scores nothing.
 
@@ -79,7 +79,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseAnswer:
-    """A system's answer to one group of a case.
+    """A system's answer to one group (question) of a case.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Annotations:
 
     @property
     def first_films(self) -> dict[str, str]:
-        """study_id -> the study's first image, which carries the study's labels in formats that label images."""
+        """study_id -> the study's first image, which gets the study's labels in formats that label images."""
         first: dict[str, str] = {}
         for film in self.films.values():
             first.setdefault(film.study_id, film.image_id)

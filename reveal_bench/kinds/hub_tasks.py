@@ -19,7 +19,8 @@ def hub_task(benchmark: str, split: str, metric: str) -> str:
 
 
 def hub_metrics(benchmark: Benchmark, *, released_only: bool = False) -> tuple[str, ...]:
-    """Return the metrics that become tasks: the metrics for which higher is better, because the Hub ranks that way.
+    """Return the metrics that become tasks: those for which higher is better, because the Hub ranks higher values
+    first.
 
     Parameters
     ----------

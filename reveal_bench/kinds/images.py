@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 VIEWS = ("AP", "PA", "LATERAL", "FRONTAL", "UNKNOWN")
 MOST_PIXELS = 85_000_000
-"""Most pixels of a picture: a film of 35 x 43 cm at 50 micrometres has 60 million; Pillow warns above 89."""
+"""Largest number of pixels of a picture: a film of 35 x 43 cm at 50 micrometres has 60 million; Pillow warns above 89
+million.
+"""
 SPACING_SOURCES = ("pixel_spacing", "imager_pixel_spacing", "none")
 
 

@@ -220,7 +220,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
     @abstractmethod
     def scope(self, manifest: ManifestT) -> tuple[tuple[str, ...], int]:
-        """Return (names, n): the groups that a board's scores may be for, in table order, and the number of rows."""
+        """Return (names, n): the groups for which a board may show scores, in table order, and the number of rows."""
 
     @abstractmethod
     def asked(self, record: RecordT_contra, benchmark: Benchmark, asks: str) -> list[str]:
@@ -240,7 +240,8 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
 
 class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
-    """Prediction files: checking, writing, and conversion from answers and to arrays.
+    """Prediction files of a kind: checking, writing, conversion of answers to predictions, and of predictions to
+    arrays.
 
     Attributes
     ----------
@@ -292,7 +293,7 @@ class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
 
     @abstractmethod
     def example_upload(self) -> tuple[ManifestT, str]:
-        """Return (manifest, file): a file without problems; reading it loads all modules that reading needs."""
+        """Return (manifest, file): an example file without problems; reading it loads all modules for reading."""
 
     def example_rows(self) -> list[RowsT]:
         """Return example rows; scoring them compiles and loads everything that scoring needs."""
@@ -450,7 +451,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     def signs(self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra) -> list[str]:
         """Return sentences for moderators on signs that a file was made to probe the scorer, not by a model.
 
-        Signs only deter: they guarantee no limit, and never refuse a submission.
+        Signs only deter senders: they enforce no limit, and never refuse a submission.
         """
 
 

@@ -1,4 +1,4 @@
-"""Questions for a model, one at a time; this module reads no references. Nothing here reads a reference."""
+"""Questions for a model, one at a time; this module reads no references."""
 
 from __future__ import annotations
 

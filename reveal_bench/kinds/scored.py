@@ -1,14 +1,14 @@
 """Scored rows, and the disclosed scores, confidences and curves that kinds compute from them.
 
-Each kind decides which scores a board may show, and the board decides how finely. A *cell* is the set of items that a
-score counts: the cases of a finding, the scored answers of a criterion. Scores whose cell has fewer than `min_cell`
-items are hidden. Only the references decide which scores are hidden, never the submission.
+Each kind decides which scores a board may show, and the board decides how they are rounded. A *cell* is the set of
+items that a score counts: the cases of a finding, the scored answers of a criterion. Scores whose cell has fewer than
+`min_cell` items are hidden. Only the references decide which scores are hidden, never the submission.
 
 The width of an exact interval depends on which cases a submission had right, so it reveals more of the labels than the
 value does. If a score counts right answers, a kind therefore provides a *spread* instead: the standard error that the
-score would have for each possible true value. It is computed from facts that the sender knows (the numbers called) and
-facts that never change (the numbers of cases and patients). An interval computed from the spread and the rounded value
-reveals nothing more.
+score would have for each possible true value. The spread is computed from facts that the sender knows (the numbers of
+cases called positive) and facts that never change (the numbers of cases and patients). An interval computed from the
+spread and the rounded value reveals nothing more.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ class Disclosure:
 
 
 def effective_size(units: Iterable[str]) -> float:
-    """Return the number of independent cases with as much information, if a unit's cases are all right or all wrong.
+    """Return the number of independent cases that carry as much information, if all cases of a unit are right or all
+    are wrong.
 
     This lower bound is ``(sum m)^2 / sum m^2`` for units with m cases (Kish 1965, Survey Sampling, on weights).
 

@@ -300,7 +300,7 @@ _ROWS = (
             "mean, over the positives, of the precision among cases that score at least as high", "average_precision"),
 
     _agreement("cohen_kappa", "Cohen's kappa", -1, 1, _CONSTANT, "Cohen 1960; paper 004, section 4.2",
-               "1 - disagreement observed / expected by chance", "scikit-learn", "cohen_kappa"),
+               "1 - observed disagreement / disagreement expected by chance", "scikit-learn", "cohen_kappa"),
     _agreement("cohen_kappa_linear", "Cohen's kappa, linear", -1, 1, _CONSTANT, "Cohen 1968",
                "as Cohen's kappa, with a disagreement of i and j costing |i - j|", "scikit-learn", "cohen_kappa",
                weights="linear"),
@@ -318,7 +318,8 @@ _ROWS = (
     _reliability("fleiss_kappa", "Fleiss' kappa", -1, _ONE_CATEGORY, "Fleiss 1971",
                  "(agreement of pairs - e) / (1 - e), e = sum of p^2", "statsmodels; Fleiss's printed example",
                  "fleiss_kappa"),
-    _alpha("krippendorff_alpha", "Krippendorff's alpha", "1 - disagreement observed / expected by chance", "nominal"),
+    _alpha("krippendorff_alpha", "Krippendorff's alpha", "1 - observed disagreement / disagreement expected by chance",
+           "nominal"),
     _alpha("krippendorff_alpha_ordinal", "Krippendorff's alpha, ordinal",
            "as nominal alpha, with a disagreement costing (difference of mean ranks)^2", "ordinal"),
     _alpha("krippendorff_alpha_interval", "Krippendorff's alpha, interval",

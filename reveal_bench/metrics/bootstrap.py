@@ -141,7 +141,7 @@ def resampling_counts(n_units: int, resampling: Resampling = Resampling()) -> Co
     """Return how often each unit is drawn in each replicate.
 
     The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b contains the counts of draw
-    b. Drawing and counting in blocks does not change them.
+    b. Drawing and counting in blocks does not change the counts.
 
     Returns
     -------

@@ -134,9 +134,9 @@ def recalibration(
     """Return the logistic recalibration of one group of cases.
 
     Probabilities are not clipped: slope and intercept are undefined if a probability is 0 or 1, which has no logit.
-    Both are also undefined if all cases have the event, or none. The slope alone is undefined if all probabilities are
-    equal, or if a threshold separates the cases with the event from the others, ties at the threshold allowed, because
-    the likelihood then has no maximum.
+    Slope and intercept are also undefined if all cases have the event, or if no case has it. The slope alone is
+    undefined if all probabilities are equal, or if a threshold separates the cases with the event from the others, ties
+    at the threshold allowed, because the likelihood then has no maximum.
 
     Parameters
     ----------

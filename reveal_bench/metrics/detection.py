@@ -50,7 +50,7 @@ FROC_RATES = {
 }
 """False alarms per image at which sensitivity is reported; CPM is the mean of these sensitivities (LUNA16)."""
 RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc")
-"""Metrics that depend on the order of marks; the others depend on a threshold that is fixed beforehand."""
+"""Metrics that depend on the order of marks; all other metrics depend on a threshold fixed beforehand."""
 _AT_ONCE = 1 << 22  # largest number of values in memory for a block of replicates
 
 Weights = npt.NDArray[np.float32]

@@ -191,7 +191,7 @@ def _match_by_overlap(
     n_lesions: int,
     thresholds: tuple[float, ...] = IOUS,
 ) -> None:
-    """Match all cases at once: in round r the r-th mark of each case chooses a lesion."""
+    """Match the marks of all cases at once: in round r, the r-th mark of each case chooses a lesion."""
     near = np.flatnonzero(overlaps >= thresholds[0])
     mark, lesion, overlap = pairs.mark[near], pairs.lesion[near], overlaps[near]
     turn = _turns(mark, scores, cases)

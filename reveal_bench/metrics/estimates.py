@@ -486,7 +486,7 @@ def resampled_units(
 def units_behind(name: str, sums: LabelSums) -> IntArray:
     """Return the number of units that support a metric, which have a study counted by :func:`studies_behind`.
 
-    For kappa, units without the label or called negative count instead, if these are fewer.
+    For kappa, units without the label, or called negative, count instead if these are fewer.
     """
     n_units = (studies_behind(name, sums) > 0).sum(axis=0)
     if name == "cohen_kappa":  # kappa depends most on the rarer category

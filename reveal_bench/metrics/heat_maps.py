@@ -5,7 +5,8 @@ Conventions
 A heat map is an array (h, w) of finite numbers over the whole image of `size` (height, width); larger numbers mean that
 the finding is more likely. A map is first resized to the image, in single precision, by bilinear interpolation between
 the centres of its pixels, with edges continued (`align_corners=False` of torch); a smaller image is sampled the same
-way. Then it is scaled from its minimum to its maximum onto [0, 1]. A constant map has an empty mask and no point.
+way. The resized map is scaled from its minimum to its maximum onto [0, 1]. A constant map has an empty mask and no
+point.
 
 Otsu's level is computed over 256 levels, which are the values 255 m of the scaled map m without their decimals; pixels
 above it are in the mask. *Filled*: the authors of CheXlocalize drop contours of one pixel and fill every other contour

@@ -31,8 +31,8 @@ sum d**2``. These are few if a few patients decide the score.
   ``sum n m (1 - m)``, and at least :data:`LEAST_ERRORS`. With few patients, F1 is too low on average, because 2 TP /
   (2 TP + FP + FN) is concave in TP; the centre of the interval is raised by this bias, computed at m.
 * A macro of a score without bounds, or with a scale that goes below 0, such as kappa or AC1, is ``value - bias +- t
-  se`` on its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife. The
-  scale of the macro of kappa begins at the mean of its findings' lowest kappas.
+  se`` on its own scale. In this case, g is constant, and the bias is the mean of the findings' biases by the jackknife.
+  The scale of the macro of kappa begins at the mean of its findings' lowest kappas.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; or on its own scale if it has no bounds, such as a difference.
 * The macro of one finding has the interval of that finding.
@@ -414,8 +414,8 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
 def _f1_moments(f1: FloatArray, n: IntArray | float) -> tuple[FloatArray, FloatArray]:
     """Return n times the variance, and the bias, of 2 TP / (2 TP + FP + FN) with TP binomial among n = TP + FP + FN.
 
-    Both are exact for n = 1, where F1 is 0 or 1, and for large n, where the delta method has them; for 2 to 10 the
-    error is at most a quarter.
+    Both are exact for n = 1, where F1 is 0 or 1, and for large n, as in the delta method; for n from 2 to 10, the error
+    is at most a quarter.
     """
     rest = 2 - f1  # the probability of TP is f1 / rest
     variance = f1 * (1 - f1) * rest**2 / 2 * (1 + (4 / rest**4 - 1) / n)

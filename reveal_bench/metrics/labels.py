@@ -15,8 +15,7 @@ NPV by their negative references (NaN without any); "samples", mean over the def
 Replicates: :func:`label_sums` adds up the counts that these metrics need for each resampled unit (patient).
 ``sums.resample(counts)`` computes the sums of every replicate by one matrix product. The ``*_from_sums`` functions
 accept the sums of units or of replicates. :func:`ranking_replicates` weights the studies by the counts. All labels,
-metrics and systems share the same
-:func:`~reveal_bench.metrics.bootstrap.resampling_counts`, without a loop over replicates.
+metrics and systems share the same :func:`~reveal_bench.metrics.bootstrap.resampling_counts`; replicates need no loop.
 
 Metrics
 -------
@@ -183,7 +182,7 @@ def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None =
 
 
 def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
-    """Return the mean, over the positives, of the precision among all that score at least as high.
+    """Return the mean, over the positives, of the precision among all cases that score at least as high.
 
     NaN if the references have only one class (scikit-learn: 0 without a positive, 1 without a negative). Otherwise as
     for :func:`auroc`.

@@ -79,8 +79,8 @@ def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
 def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
     """Return the average precision of the map's pixels; pixels of the reference are the positives.
 
-    It is the mean over positives of the precision among all pixels at least as high, so pixels of equal value rank
-    together.
+    This is the mean, over the positives, of the precision among all pixels at least as high, so pixels of equal value
+    rank together.
 
     If the heat map is not an array (h, w) of finite numbers.
 

@@ -7,7 +7,7 @@ NaN if both masks are empty. The *boundary* of a mask is its pixels that have a 
 outside the mask; everything beyond the image is outside. Distances are between centres of pixels, in pixels, or in mm
 with the spacing (row, column) of the image.
 
-Sources: Dice 1945; boundary IoU: Cheng et al. 2021, its band 2% of the image's diagonal wide; normalised surface
+Sources: Dice 1945; boundary IoU: Cheng et al. 2021, with a band of 2% of the image's diagonal; normalised surface
 distance: Nikolov et al. 2018, counted in pixels of the boundary; Hausdorff 95: the larger of the two directed 95th
 percentiles. MONAI's functions use the same definitions.
 """

@@ -28,7 +28,7 @@ def odds_ratio(right: FloatArray, asked: FloatArray, right_of_rest: FloatArray, 
     """Return the odds ratio of a right answer in a group and in all other patients, with the interval described above.
 
     The odds ratio is undefined if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients of either
-    side have a case, or if all cases of both sides are right, or all wrong.
+    side have a case, or if all cases of both sides are answered rightly, or all wrongly.
 
     Parameters
     ----------

@@ -14,8 +14,9 @@ Criteria
 
 If several thresholds have the same Youden's index, kappa or F1, the highest threshold is chosen.
 
-Predictive values at another prevalence follow from sensitivity and specificity by Bayes' theorem. Their intervals
-combine the intervals of sensitivity and specificity by the method of variance estimates recovery (MOVER).
+Predictive values at another prevalence follow from sensitivity and specificity by Bayes' theorem. Intervals of
+predictive values combine the intervals of sensitivity and specificity by the method of variance estimates recovery
+(MOVER).
 
 Sources: Youden 1950, Cancer 3; Donner and Zou 2012, Stat Methods Med Res 21 (ratio of two independent estimates).
 """

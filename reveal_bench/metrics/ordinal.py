@@ -109,7 +109,7 @@ class ReaderAgreement:
 
 
 def content_score(process: npt.ArrayLike, execution: npt.ArrayLike, synthesis: npt.ArrayLike) -> FloatArray:
-    """Return the minimum of the three scores, task by task; NaN if one is missing.
+    """Return the minimum of the three scores of each task; NaN if a score is missing.
 
     Examples
     --------

@@ -40,7 +40,7 @@ from reveal_bench.metrics.agreement import check_codes, divide
 Level = Literal["nominal", "ordinal", "interval"]
 IccForm = Literal["1,1", "2,1", "3,1", "1,k", "2,k", "3,k"]
 
-_NO_SPREAD = 1e-12  # smaller proportions of the total are rounding errors
+_NO_SPREAD = 1e-12  # smaller proportions of the total are due to rounding
 
 
 def fleiss_kappa(ratings: npt.ArrayLike, *, n_categories: int) -> float:
@@ -48,7 +48,7 @@ def fleiss_kappa(ratings: npt.ArrayLike, *, n_categories: int) -> float:
     proportions p.
 
     Agreement is the mean over cases of the proportion of equal pairs of ratings. Cases with fewer than two ratings are
-    left out; if the others have unequal numbers of ratings, each case has equal weight, also in p.
+    left out; if the other cases have unequal numbers of ratings, each has equal weight, also in p.
 
     Parameters
     ----------
@@ -173,7 +173,8 @@ def fleiss_from_sums(sums: FloatArray) -> FloatArray:
 
 
 def coincidences(ratings: npt.ArrayLike, *, n_categories: int) -> FloatArray:
-    """Return each case's coincidences, (n_cases, n_categories, n_categories): ordered pairs of its ratings.
+    """Return the coincidences of each case, (n_cases, n_categories, n_categories): counts of ordered pairs of its
+    ratings.
 
     Each pair counts 1 / (number of ratings - 1), so the entries of a case's table sum to its number of ratings.
     """

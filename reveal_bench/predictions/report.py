@@ -140,7 +140,7 @@ class LintReport:
 
     @property
     def ok(self) -> bool:
-        """True if the file may be scored: it has no error."""
+        """True if the file has no error, so that it can be scored."""
         return not any(problem.severity == "error" for problem in self.problems)
 
     @property

@@ -146,7 +146,7 @@ def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> Localizatio
 
 
 def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
-    """Return a detection with the score 1 for each box; if a reader drew only a mask, for the mask."""
+    """Return a detection with the score 1 for each box, or for the mask if a reader drew only a mask."""
     detections = []
     for finding, one in drawn.items():
         detections += [LocalizationPrediction(record.image_id, finding, box=box, score=1.0) for box in one.boxes_xywh]

@@ -49,7 +49,7 @@ class DetectionChecker(EntryChecker):
         """Check `entry` and log all of its problems."""
         draft = super().check(entry)
         if "score" not in entry.fields:
-            hint = "the model's confidence, in [0, 1]: false alarms are weighed by it"
+            hint = "the model's confidence in [0, 1], by which detections are ranked"
             self.error(entry, "missing-score", "score", "`score` is missing", dict(entry.fields), hint=hint)
         for field in ("cell", "points"):
             if field in entry.fields:

@@ -3,9 +3,9 @@
 A label is shown if at least `min_cell` studies have it and as many do not. `precision` and `npv` are computed over
 studies that a submission chooses, so they are not released. `specificity` is not released, either: F1, recall and kappa
 are rounded values of the same number of true positives, and each further value narrows that number down. Averages over
-decisions or studies ("micro", exact match) would include hidden labels. AUROC is shown only as a macro over at least
-:data:`RANKED_LABELS` labels, because the ranking of the studies would be a second answer per label, in addition to the
-decisions.
+decisions or studies ("micro", exact match) are not shown, because they would include hidden labels. AUROC is shown only
+as a macro over at least :data:`RANKED_LABELS` labels, because the ranking of the studies would be a second answer per
+label, in addition to the decisions.
 
 Intervals of labels are computed from spreads (standard errors), see :mod:`reveal_bench.kinds.scored`. These reveal
 nothing new, because the sender knows how many studies were called, and the patients and the studies that have the label

@@ -240,7 +240,9 @@ def _note_missing(
     if missing:
         message = f"{len(missing)} of {len(manifest.studies)} studies have no prediction: {'; '.join(missing[:5])}"
         if allow_missing:
-            log.warning("missing-studies", message, hint="they count as negative for every label")
+            log.warning(
+                "missing-studies", message, hint="studies without a prediction count as negative for every label"
+            )
         else:
             log.error(
                 "missing-studies",

@@ -7,8 +7,8 @@ and `image_facts` are parallel: element i of each belongs to the same image. Whe
 In a *blank* row (the inputs of a holdout) all answers, all facts about the patient and the hashes of the source files
 are null or empty.
 
-A fault is (field, rule, value). Pictures are checked elsewhere. Codes without names and missing lists are found by an
-earlier check.
+A fault is a tuple (field, rule, value). Pictures are checked elsewhere. Codes without a name and missing lists are
+reported by an earlier check.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Conventions
 -----------
-There is one row per study x label. A study without a prediction counts as negative for every label, so each label that
-it has is missed; values are never undefined because a prediction is missing. Probabilities become decisions by
-thresholds that the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC and average
-precision are added; a study without a prediction then has probability 0. `cohen_kappa` compares the submission with the
-consensus (as in paper 004).
+There is one row per study x label. A study without a prediction counts as negative for every label, so each of its
+labels is missed. A missing prediction never makes a value undefined. Probabilities become decisions by thresholds that
+the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC and average precision are added; a
+study without a prediction then has probability 0. `cohen_kappa` compares the submission with the consensus (as in paper
+004).
 
 A *stratum* is a part of the studies, defined by the readers' agreement, the view or the number of findings.
 

@@ -94,7 +94,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
 
     @override
     def predictions_from(self, arrays: Arrays, manifest: ImagesT, limits: Limits) -> tuple[LocalizationPrediction, ...]:
-        """Rebuild the predictions; a mask may have as many runs as `limits` allow."""
+        """Return the predictions that the arrays contain; a mask may have as many runs as `limits` allow."""
         rows, cells = list(manifest.rows.values()), Grid(manifest.grid).cells
         _check_shapes(arrays)
         require(bool((arrays["image"] < len(rows)).all()), "`image` must be an index into the manifest")
@@ -242,7 +242,8 @@ def _check_place(prediction: LocalizationPrediction, row: ManifestRow) -> None:
 
 
 def text_of_masks(masks: Sequence[Rle]) -> tuple[Text, IntArray]:
-    """Return (text, offsets): the text of all masks, and where each begins and the last ends, shape (n + 1,).
+    """Return (text, offsets): the text of all masks, and the offsets at which each mask begins and the last ends, shape
+    (n + 1,).
 
     Raises
     ------
@@ -305,7 +306,7 @@ def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArr
         early = offsets[:-1] + place
         early = early[early < offsets[1:]]
         values[early] = runs[early]
-    # 5 bits a character, low first, sign-extended
+    # 5 bits per character, lowest first, sign-extended
     n_characters = np.ones(len(values), np.int8)
     for more in range(1, _MOST_CHARACTERS):
         n_characters += (values >= 1 << 5 * more - 1) | (values < -(1 << 5 * more - 1))

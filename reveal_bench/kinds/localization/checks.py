@@ -95,7 +95,7 @@ class Draft:
         return self.row is not None and self.finding in self.row.asked
 
     def prediction(self) -> LocalizationPrediction:
-        """Return the prediction with all its fields; raises AttributeError if the draft lacks one."""
+        """Return the prediction with all its fields; raises AttributeError if the draft lacks a field."""
         return LocalizationPrediction(*_predicted(self))
 
     @property

@@ -27,7 +27,9 @@ HITS = ("point_hit", "grid_hit")
 OVERLAPS = ("mask_iou_all", "box_iou")
 """Metrics of the overlap of two regions."""
 FOR_OVERLAP = 2.5
-"""Overlap is shown from this multiple of `min_cell` cases; with twice `min_cell` the simulated gain was above 0.05."""
+"""Overlap is shown for findings with at least this multiple of `min_cell` cases; with twice `min_cell`, the simulated
+gain was above 0.05.
+"""
 
 
 def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:

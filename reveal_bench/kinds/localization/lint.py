@@ -170,7 +170,7 @@ _AREA_BINS = ["empty", *(f"{low:g}-{high:g}" for low, high in pairwise(AREA_SHAR
 
 Pair = tuple[str, str]
 
-_MASK_TEXT_AT_ONCE = 2 << 20  # characters of run lengths decoded together: bounds memory
+_MASK_TEXT_AT_ONCE = 2 << 20  # number of characters of run lengths that are decoded together, to bound memory
 _PAIRS_NAMED = 5
 
 
@@ -237,7 +237,7 @@ def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits,
     counted = ((line, _count_runs(mask)) for line, mask in masks)
     for line, n_runs in islice(((line, n) for line, n in counted if n > limits.mask_runs), limits.problems):
         message = f"a mask may have at most {limits.mask_runs} runs here, got {n_runs}"
-        hint = "smooth the mask, or give it at a lower resolution scaled up"
+        hint = "smooth the mask, or scale up a mask of lower resolution"
         yield LintProblem("error", file, line, "rle", "rle-runs", str(n_runs), message, hint)
 
 

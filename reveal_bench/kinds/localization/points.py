@@ -1,4 +1,4 @@
-"""Points and cells of predictions: a cell, box or mask has a point for point metrics, and a point has a cell."""
+"""Points and cells of predictions: the point at which a cell, box or mask is scored, and the cell of a point."""
 
 from __future__ import annotations
 

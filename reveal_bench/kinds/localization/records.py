@@ -246,7 +246,7 @@ def read_localization(
 def each_localization(
     folder: AnyFolder, split: str, *, config: str = "localization", contours: bool = True
 ) -> Iterator[LocalizationRecord]:
-    """Yield the records of :func:`read_localization`, holding only a few images at a time."""
+    """Yield the records of :func:`read_localization`, with only a few images in memory at a time."""
     opened = open_split(folder, split)
     shards = split_shards(folder, config, split)
     if not shards:

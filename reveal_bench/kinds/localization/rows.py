@@ -8,8 +8,8 @@ mask that was published with it.
 In a *blank* row (the inputs of a holdout) all columns about findings are null or empty. The hashes of file and pixels
 are null, too, because they would identify images to those who have the files.
 
-A fault is (field, rule, value). Masks and pictures are checked elsewhere. Codes without names and missing lists are
-found by an earlier check.
+A fault is a tuple (field, rule, value). Masks and pictures are checked elsewhere. Codes without a name and missing
+lists are reported by an earlier check.
 """
 
 from __future__ import annotations

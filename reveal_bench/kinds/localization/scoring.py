@@ -9,7 +9,7 @@ its predictions contains what the metric needs; metrics that do not apply are ab
 A prediction of another type is converted for point and cell metrics. The point of a box is its centre, the point of a
 cell its centre in the full image, the point of a mask its deepest pixel. The cell of a point is the cell that contains
 it; a point outside the central square has no cell, which is a miss. Mask metrics score only masks, and box metrics only
-boxes, against the tight box of the reference. The row says which type was used.
+boxes, against the tight box of the reference. The row contains the type that was used.
 
 `mask_iou` follows the true-positive slice of paper 002: it is undefined for an *empty* mask. An absent prediction is a
 miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 only in `mask_iou_all`. With ``missing="empty"``, as
@@ -147,7 +147,7 @@ _NEEDED = {
 }  # fmt: skip
 """Metric -> part of a prediction without which the metric does not apply, unless another case has it."""
 _TEXT_AT_ONCE = 2 << 20
-"""Characters of run-length strings that are unpacked together; limits memory to about 10 bytes a character."""
+"""Number of characters of run-length strings unpacked together; limits memory to about 10 bytes per character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
 
 

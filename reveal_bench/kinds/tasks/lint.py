@@ -254,7 +254,7 @@ def _note_missing(answered: Collection[str], manifest: TaskManifest, allow_missi
         named = "; ".join(missing[:_NAMED])
         message = f"{len(missing)} of {len(manifest.tasks)} tasks have no answer: {named}"
         if allow_missing:
-            log.warning("missing-tasks", message, hint="they get the lowest score of the rubric, 1")
+            log.warning("missing-tasks", message, hint="missing answers get the lowest score of the rubric, 1")
         else:
             log.error(
                 "missing-tasks",

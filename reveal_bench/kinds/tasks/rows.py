@@ -4,8 +4,8 @@ counts.
 The columns are the fields of :class:`~reveal_bench.kinds.tasks.records.TaskRecord`; `image_ids`, `images` and
 `image_facts` are parallel. In a *blank* row (the inputs of a holdout) all answers and hashes are null or empty.
 
-A fault is (field, rule, value). Pictures are checked elsewhere. Codes without names and missing lists are found by an
-earlier check.
+A fault is a tuple (field, rule, value). Pictures are checked elsewhere. Codes without a name and missing lists are
+reported by an earlier check.
 """
 
 from __future__ import annotations

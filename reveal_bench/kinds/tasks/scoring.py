@@ -11,9 +11,9 @@ these, while picture criteria are scored only if boxes were drawn, which the sen
 An answer is *completely correct* if its content score is 5. Paper 001 counts such answers as clinically sound ("free of
 content errors", 4.9 to 10% of answers), and names no other threshold of acceptance.
 
-A task without an answer scores 1 on the text criteria and has no score on the picture criteria. If it were left out, as
-in paper 001, a sender could choose the tasks that count. ``missing="leave_out"`` follows the paper. Scores of answers
-that are not yet rated are undefined.
+A task without an answer scores 1 on the text criteria and has no score on the picture criteria. If such a task were
+left out, as in paper 001, a sender could choose the tasks that count. ``missing="leave_out"`` follows the paper. Scores
+of answers that are not yet rated are undefined.
 
 Agreement of readers is computed over all pairs of readers of an answer, in the order of their names; with two readers
 this is the agreement of paper 001's Table 3.
