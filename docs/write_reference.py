@@ -12,6 +12,7 @@ from typing import Any
 
 import reveal_bench
 from reveal_bench import api
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
 from reveal_bench.metrics.scales import range_text
 
@@ -88,7 +89,8 @@ def api_page() -> str:
     classes = [_class(name, thing) for name, thing in public.items() if inspect.isclass(thing)]
     others = ", ".join(f"`{name}`" for name in reveal_bench.__all__ if name not in api.__all__)
     tail = f"Also public: {others}; their docstrings say what they do (`help(rb.run_callable)`).\n"
-    return "\n".join([API_HEAD, *functions, "## Results\n", *classes, tail])
+    shared = ["### Members of every table", "", *_members(TableResult), ""]
+    return "\n".join([API_HEAD, *functions, "## Results\n", *shared, *classes, tail])
 
 
 def _function(name: str, function: Any) -> str:
@@ -131,14 +133,24 @@ def _class(name: str, thing: type) -> str:
     lines = [f"### `{name}`", "", _as_markdown(sections[""]), ""]
     if "Attributes" in sections:
         lines += _items(sections["Attributes"])
+    lines += _members(thing)
+    if issubclass(thing, TableResult):
+        lines.append("* the [members of every table](#members-of-every-table)")
+    return "\n".join([*lines, ""])
+
+
+def _members(thing: type) -> list[str]:
+    """Return the public members of a class as a list, without those that it inherits from `TableResult`."""
+    lines = []
     for member, value in inspect.getmembers(thing):
         function = value.fget if isinstance(value, property) else getattr(value, "func", value)
         text = inspect.getdoc(function) if callable(function) else None
-        if member.startswith("_") or text is None:
+        is_shared = thing is not TableResult and value is getattr(TableResult, member, None)
+        if member.startswith("_") or text is None or is_shared:
             continue
         is_called = inspect.isfunction(value)
         lines.append(f"* `{member}{'()' if is_called else ''}`: {_as_markdown(_first(text))}")
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _first(text: str) -> str:

@@ -66,7 +66,8 @@ def saliency(
     ------
     ArgumentError
         If an argument breaks its rule, or the maps do not fit the split.
-    ValueError If a map is damaged; a repeated call with the same options continues at this map.
+    ValueError
+        If a map is damaged; a repeated call with the same options continues at this map.
     """
     manifest = asked_of(as_bench(bench, split))
     files = [found_maps(one, manifest, names) for one in ([maps] if _is_one(maps) else cast(Sequence[Maps], maps))]

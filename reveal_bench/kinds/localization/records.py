@@ -187,7 +187,11 @@ class LocalizationPrediction:
 
     Attributes
     ----------
-    points : tuple of (x, y), box : [x, y, width, height], cell : grid cell, mask : Rle At least one of these is given.
+    points : tuple of (x, y)
+    box : [x, y, width, height]
+    cell : grid cell
+    mask : Rle
+        At least one of points, box, cell and mask is given.
     score : float or None
         The model's confidence that the finding is present.
     line : int
