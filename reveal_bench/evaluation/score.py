@@ -95,7 +95,7 @@ class ScoredFile:
 
     @property
     def place(self) -> str:
-        """Benchmark, version and split that were answered, and the part of it, if only one was asked."""
+        """Benchmark, version and split that were answered, and the part of the split if only a part was asked."""
         part = f", {self.options.part}" if self.options.part else ""
         return f"{self.manifest.benchmark} {self.manifest.version}, split {self.manifest.split}{part}"
 

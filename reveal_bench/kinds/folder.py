@@ -63,7 +63,7 @@ _REQUIRED = [name for name in FolderInfo.__dataclass_fields__ if name not in ("f
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The part of a split that is asked and scored.
+    """Part of a split that is asked and scored.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ WHOLE_SPLIT = Selection()
 class OpenFolder(os.PathLike[str]):
     """Dataset folder with its info, which is read only once; accepted wherever the path of a dataset folder is.
 
-    Manifests and references that are read from it have only the part in `selection`.
+    Manifests and references read from the folder contain only the part of a split in `selection`.
     """
 
     path: Path
@@ -105,9 +105,9 @@ class OpenFolder(os.PathLike[str]):
         return self.info.findings if self.selection.findings is None else self.selection.findings
 
     def part(self, split: str, items: str) -> str:
-        """Return the part of a split that is asked, such as "5 of 14 findings"; empty for all of it.
+        """Return a text that names the asked part of a split, such as "5 of 14 findings"; empty for the whole split.
 
-        Selected ids have a digest, so that two parts of one size differ.
+        For selected ids, the text contains a digest of them, so that two parts of the same size differ.
 
         Parameters
         ----------
@@ -122,16 +122,16 @@ class OpenFolder(os.PathLike[str]):
 
 
 def select_findings(names: Sequence[str] | str, info: FolderInfo, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return the findings of `asked` that are named by themselves or by a group of the folder, in their order.
+    """Return those of the `asked` findings that are named, directly or by a group of the folder, in their order.
 
     Parameters
     ----------
-    names : findings in any known spelling and names of groups; a text may have several, separated by commas
+    names : findings in any known spelling and names of groups; a text may contain several, separated by commas
 
     Raises
     ------
     ArgumentError
-        If a name is unknown or is of no finding in `asked`, or there is no name.
+        If a name is unknown or names no finding in `asked`, or no name is given.
     """
     wanted = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     chosen: set[str] = set()

@@ -86,7 +86,7 @@ class ScoringOptions:
     finding_groups : groups of findings with their own macros, in a format that
         :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups` reads; by default the folder's groups. Resolved
         options have a mapping of names to findings
-    part : part of the split that is asked, in words; empty for all of it
+    part : text that names the part of the split that is asked; empty for the whole split
     asks : which findings the folder asks, "present" or "all"; :meth:`Kind.resolve` always sets the folder's own
     """
 

@@ -56,7 +56,7 @@ class Resampling:
     seed : random seed, at least 0
     unit : resampled unit: "patient", or depending on the kind of benchmark "image", "study" or "task"
     interval : see :func:`find_intervals`
-    part : part of the split that is scored, in words; empty for all of it
+    part : text that names the part of the split that is scored; empty for the whole split
 
     Raises
     ------

@@ -316,9 +316,9 @@ class ProblemLog:
     def note_not_asked(self, findings: Mapping[str, int]) -> None:
         """Log how many entries, and answers on which findings, are left out because they are not asked."""
         if self.n_not_asked:
-            self.warning("not-asked", f"{count_text(self.n_not_asked, 'entry')} outside the part asked left out")
+            self.warning("not-asked", f"left out {count_text(self.n_not_asked, 'entry')} outside the asked part")
         if findings:
-            message = f"answers on {count_text(len(findings), 'finding')} that are not asked left out"
+            message = f"answers on {count_text(len(findings), 'finding')} that are not asked were left out"
             self.warning("not-asked", message, value=list(findings))
 
     def refuse(

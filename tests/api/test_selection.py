@@ -66,7 +66,7 @@ def test_answers_on_other_findings_are_left_out_by_count(studies: tuple[Path, An
     scored = rb.score(everything, bench.select(chosen), **FEW)
     left_out = len(bench.info.findings) - 1
     (warning,) = (one for one in scored.scored.report.problems if one.rule == "not-asked")
-    assert warning.message.startswith(f"answers on {left_out} findings that are not asked left out")
+    assert warning.message.startswith(f"answers on {left_out} findings that are not asked were left out")
     only = rb.score({key: {f: own[f] for f in chosen} for key, own in everything.items()}, bench.select(chosen), **FEW)
     assert figures(only) == pytest.approx(figures(scored), nan_ok=True)
     labels = {one.study_id: one.labels for one in bench.references}

@@ -172,7 +172,7 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     assert "F1, micro" in plain.stdout
     assert "agreement:" not in plain.stdout
     assert "95% intervals (bca), 1000 resamples of studies" in plain.stdout
-    assert "submission.json states thresholds, which are not applied" in plain.stderr
+    assert "submission.json has thresholds that were not applied" in plain.stderr
     plain = tmp_path / "plain" / "p.jsonl"
     plain.parent.mkdir()
     shutil.copy(file, plain)

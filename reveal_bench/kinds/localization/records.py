@@ -157,8 +157,8 @@ class ManifestRow:
 class ImageManifest:
     """Questions of a split of images; the linter uses nothing else.
 
-    Images that are not asked have a row in which nothing is asked. `selected` has the findings asked, if these are not
-    all `findings` of the vocabulary.
+    An image that is not asked has a row without asked findings. `selected` contains the asked findings, if they are not
+    all `findings` of the benchmark.
     """
 
     kind: ClassVar[str] = "localization"
@@ -266,7 +266,7 @@ def each_localization(
 
 
 def _with_findings(record: LocalizationRecord, findings: Sequence[str]) -> LocalizationRecord:
-    """Return a record with the references of some findings alone."""
+    """Return a record with the references of only some findings."""
     return replace(
         record,
         label_status={finding: record.label_status[finding] for finding in findings},
