@@ -46,7 +46,7 @@ class Abstentions:
     ) -> None:
         self.lines: dict[Question, int] = {}
         self._keys, self._asked, self._unknown, self._log = keys, frozenset(asked), unknown, log
-        self._others = others
+        self._others = frozenset(others)
         self._items, self._findings = ({question[part] for question in self._asked} for part in (0, 1))
 
     @property

@@ -46,7 +46,8 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
     @override
     def manifest_from(self, raw: dict[str, Any]) -> StudyManifest:
         """Return a manifest; labels and studies are tuples."""
-        return StudyManifest(**{**raw, "labels": tuple(raw["labels"]), "studies": tuple(raw["studies"])})
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+        return StudyManifest(**fields)
 
     @override
     def arrays_of(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> Arrays:

@@ -117,7 +117,7 @@ class StudyChecker:
         self.spellings: Counter[tuple[str, str]] = Counter()
         self.not_asked: Counter[str] = Counter()
         self._manifest, self._limits, self._log = manifest, limits, log
-        self._studies = set(manifest.studies)
+        self._studies, self._other_studies = set(manifest.studies), set(manifest.other_studies)
         self._vocabulary = (*manifest.labels, *manifest.other_labels)
         self._canonical: dict[str, str | None] = {label: label for label in self._vocabulary}
         self._n_searched = 0
@@ -156,7 +156,7 @@ class StudyChecker:
         if not isinstance(study_id, str):
             self._error(entry, "missing-field", "study_id", "must be a text", study_id)
             return None
-        if study_id in self._manifest.other_studies:
+        if study_id in self._other_studies:
             self._log.n_not_asked += 1
             return None
         if study_id not in self._studies:

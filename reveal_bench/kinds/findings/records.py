@@ -96,7 +96,7 @@ class StudyManifest:
     labels: tuple[str, ...]
     studies: tuple[str, ...] = field(repr=False)
     other_labels: tuple[str, ...] = ()
-    other_studies: frozenset[str] = field(default=frozenset(), repr=False)
+    other_studies: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
         opened.findings,
         tuple(filter(selection.has, studies)),
         tuple(label for label in info.findings if label not in opened.findings),
-        frozenset(study for study in studies if not selection.has(study)),
+        tuple(study for study in studies if not selection.has(study)),
     )
 
 

@@ -49,7 +49,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
     def manifest_from(self, raw: dict[str, Any]) -> TaskManifest:
         """Return a manifest; the sizes of images are tuples."""
         tasks = (TaskQuestion(**{**task, "images": _sizes(task["images"])}) for task in raw["tasks"])
-        return TaskManifest(**{**raw, "tasks": tuple(tasks)})
+        return TaskManifest(**{**raw, "tasks": tuple(tasks), "other_tasks": tuple(raw["other_tasks"])})
 
     @override
     def arrays_of(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> Arrays:

@@ -127,6 +127,7 @@ class AnswerChecker:
         self.without_boxes: list[str] = []
         self._manifest, self._limits, self._log = manifest, limits, log
         self._tasks = {task.task_id: task for task in manifest.tasks}
+        self._other_tasks = set(manifest.other_tasks)
         self._some_ids = [task.task_id for task in manifest.tasks[:1000]]
 
     def check(self, entry: RawPrediction) -> TaskAnswer | None:
@@ -155,7 +156,7 @@ class AnswerChecker:
         if not isinstance(task_id, str):
             self._error(entry, "missing-field", "task_id", "must be a text", task_id)
             return None
-        if task_id in self._manifest.other_tasks:
+        if task_id in self._other_tasks:
             self._log.n_not_asked += 1
             return None
         task = self._tasks.get(task_id)

@@ -137,7 +137,7 @@ class TaskManifest:
     version: str
     split: str
     tasks: tuple[TaskQuestion, ...] = field(repr=False)
-    other_tasks: frozenset[str] = field(default=frozenset(), repr=False)
+    other_tasks: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +176,10 @@ def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
         raise ValueError(f"{folder} is not a tasks-type dataset: its manifest has no column task_id")
     config = "tasks" if split_shards(folder, "tasks", split) else "holdout_inputs"
     rows = {row["task_id"]: row for row in _rows(folder, split, config, leave_out=("images", "prior_images"))}
-    tasks, others = [], set()
+    tasks, others = [], []
     for entry in read_rows(path):
         if not opened.selection.has(entry["task_id"]):
-            others.add(entry["task_id"])
+            others.append(entry["task_id"])
             continue
         row = rows.get(entry["task_id"])
         if row is None:
@@ -188,7 +188,7 @@ def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
         sizes = {fact["image_id"]: (fact["height"], fact["width"]) for fact in facts}
         about = entry["category"], bool(entry["requires_boxes"]), row["prompt"], row["indication"]
         tasks.append(TaskQuestion(entry["task_id"], *about, sizes))
-    return TaskManifest(info.benchmark, info.version, split, tuple(tasks), frozenset(others))
+    return TaskManifest(info.benchmark, info.version, split, tuple(tasks), tuple(others))
 
 
 def read_tasks(folder: AnyFolder, split: str) -> list[TaskRecord]:
