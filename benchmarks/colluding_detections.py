@@ -1,10 +1,10 @@
 """Simulate five colluding teams with a strong attack on detection boards.
 
-A file that marks few images has few false alarms. Its CPM then is the mean proportion of lesions found, which reveals
-how many marked images have the finding. AP 50 of the same file weights these images by their order, which reveals a
-second number. The teams therefore mark some of their doubtful images, for one finding at a time or for all, and decode
-the answers as in :mod:`benchmarks.colluding_findings`. Each image has at most one lesion of a finding, which a mark
-always hits. AP 50 is treated as linear in the labels, with weights that the teams choose.
+A file that marks few images has few false alarms. CPM then is the mean proportion of lesions found, which reveals how
+many marked images have the finding. AP 50 of the same file weights these images by their order, which reveals a second
+number. The teams therefore mark some of their doubtful images, for one finding at a time or for all, and decode the
+answers as in :mod:`benchmarks.colluding_findings`. Each image has at most one lesion of a finding, which a mark always
+hits. AP 50 is treated as linear in the labels, with weights that the teams choose.
 """
 
 from __future__ import annotations

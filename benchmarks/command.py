@@ -2,8 +2,8 @@
 
 The peer does what CheXlocalize's evaluation does for IoU, without start-up: it decodes both masks, combines them with
 logical operations, and resamples a pandas table 1,000 times. IoU is measured on every twentieth pair and scaled. The
-command lints the file, and computes hit rate, grid hit and both IoUs with intervals. It is timed for a file of masks
-and points, and for masks alone, whose deepest pixels must be computed.
+command lints the file, and computes hit rate, grid hit and both IoUs with intervals. The command is timed for a file of
+masks and points, and for masks alone, whose deepest pixels must be computed.
 """
 
 from __future__ import annotations

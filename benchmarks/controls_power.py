@@ -1,11 +1,11 @@
 """Simulate how reliably controls detect models that use the image, and print the table of docs/asking.md.
 
 Models are simulated on a phantom of 200 images (tests/models/test_controls.py). Two models *look* at 70 or 30 of 100
-questions: they point into the finding as shown, mirrored or not. In the other questions they point to its most frequent
-location. One model always answers *where it mostly is*. One *draws*: it points to where the same finding is on another,
-random image. A trial draws patients with replacement until there are 100 questions, and which of these are looked at.
-The score falls if the whole 95% interval of the macro hit rate, control minus original image, is below 0. The interval
-is that of ``report`` (`compare_resampled`, by the jackknife).
+questions: they point into the finding as shown, mirrored or not. In the other questions, these models point to the
+finding's most frequent location. A third model always answers this location (*where it mostly is*). A fourth model
+*draws*: it points to where the finding is on another, random image. A trial draws patients with replacement until there
+are 100 questions, and which of these are looked at. The score falls if the whole 95% interval of the macro hit rate,
+control minus original image, is below 0. The interval is that of ``report`` (`compare_resampled`, by the jackknife).
 """
 
 from __future__ import annotations

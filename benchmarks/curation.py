@@ -3,8 +3,8 @@
 There are 13,735 studies, of which 1,000 are sampled, 17 readers as in Table S4, and 200 selected studies, divided into
 halves of 100. The studies have reports and facts, but no pixels. Suggested labels (``suggested.csv``) are correct as
 often as the paper's. In addition, the rules extract labels from all reports, in a separate folder. The script prints
-counts and seconds of every step. It also prints each estimated kappa with its interval beside the exact value, computed
-from the simulated readers' error rates; about 95% of exact values must be within their intervals.
+counts and seconds of every step. The script also prints each estimated kappa with its interval beside the exact value,
+computed from the simulated readers' error rates; about 95% of exact values must be within their intervals.
 
     python benchmarks/curation.py [--studies 13735] [--seed 0] [--keep FOLDER]
 """

@@ -2,8 +2,8 @@
 
 There are 10,000 images with 20 boxes each and 14 findings, and every score has 1,000 replicates. The peer is COCO's
 evaluation, which only computes average precision once, because replicates would take a thousand times as long. The
-package matches all boxes and computes 17 scores with replicates. Both are measured alternately in this process, in CPU
-seconds; their average precisions must be equal.
+package matches all boxes and computes 17 scores with replicates. Package and peer are measured alternately in this
+process, in CPU seconds; their average precisions must be equal.
 """
 
 from __future__ import annotations

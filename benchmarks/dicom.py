@@ -1,7 +1,7 @@
 """Time the conversion of DICOM radiographs to 8-bit PNG, against pydicom, against decoding alone, and in two processes.
 
-The image is RG1 of pydicom-data (15 bits, 3.6 megapixels, 7 MB raw), stored uncompressed and as JPEG 2000. If that
-package is missing, it is noise over a ramp of the same size. The peer with pydicom uses `pixel_array`,
+The image is RG1 of pydicom-data (15 bits, 3.6 megapixels, 7 MB raw), stored uncompressed and as JPEG 2000. If
+pydicom-data is missing, noise over a ramp of the same size is used. The peer with pydicom uses `pixel_array`,
 `apply_modality_lut`, `apply_voi_lut` and Pillow's PNG; the minimal peer decodes, truncates to 8 bits and encodes with
 OpenCV. All are measured alternately, as the median of five rounds of CPU seconds in one process. Two processes are
 compared with one by wall time, which is only reliable on an idle machine.

@@ -1,10 +1,10 @@
 """Measure the speed of converting full-size heat maps to masks and points, and of tuning thresholds.
 
 Maps have 14 x 14 values, like Grad-CAM of a DenseNet, for images of 2320 x 2828 pixels. CheXlocalize has ten maps per
-image, 6,680 in total; 12 are measured here. The peer follows the authors' code with OpenCV, Pillow and pycocotools. It
-resizes the map to the image, scales it, thresholds it by Otsu's method with 256 levels, fills the contours one by one,
-and encodes the mask. For tuning, it makes a mask at every threshold and compares each with the reference. Peer and
-package are measured alternately in this process on one thread, in CPU seconds; their masks must be equal.
+image, 6,680 in total; 12 are measured here. The peer follows the authors' code with OpenCV, Pillow and pycocotools. The
+peer resizes and scales the map, applies Otsu's threshold with 256 levels, fills the contours one by one, and encodes
+the mask. For tuning, the peer makes a mask at every threshold and compares each with the reference. Peer and package
+are measured alternately in this process on one thread, in CPU seconds; their masks must be equal.
 """
 
 from __future__ import annotations

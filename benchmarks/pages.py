@@ -71,8 +71,8 @@ def walk(browser: Any, address: str, out: Path) -> None:
 def first_rows(browser: Any, address: str) -> tuple[str, str]:
     """Return as text when the document's row and the sortable rows appear, on a slow connection and processor.
 
-    The document's row is in a closed shadow tree, which scripts cannot read. It is visible in the first frame after the
-    document was parsed.
+    The document's row is in a closed shadow tree, which scripts cannot read. The row is visible in the first frame
+    after the document was parsed.
     """
     context = browser.new_context(viewport={"width": 390, "height": 900})
     context.add_init_script(NOTE_READ)

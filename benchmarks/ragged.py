@@ -121,7 +121,7 @@ subprocess.run(command, check=True, capture_output=True)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 """
-"""A small process that starts the command, because a child's peak memory includes its parent's at the start."""
+"""Source of a small process that starts the command: a child's peak memory includes its parent's at the start."""
 
 
 def run(words: list[str]) -> tuple[float, float]:

@@ -4,8 +4,8 @@
 
 The script builds a folder of every source and kind from phantom downloads (or uses those in `--folders`), and a virtual
 environment for each library (kept in `--venvs`). Each library reads every column of every table and decodes every
-image. It passes on a folder if its values have the same hash as those of the newest pyarrow. The script prints a
-Markdown table, and exits with code 1 if a library fails.
+image. A library reads a folder correctly if the values have the same hash as with the newest pyarrow. The script prints
+a Markdown table, and exits with code 1 if a library fails.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Second generator of simulated worlds for `calibration.py`, written without knowledge of the methods under test.
 
-It simulates how a benchmark of chest radiographs is made, instead of drawing sensitivities:
+The generator simulates how a benchmark of chest radiographs is made, instead of drawing sensitivities:
 
 * Patients have five disease processes with skewed (gamma) intensities. Inpatients have stronger processes, more images
   and worse images. Labels are therefore correlated, and the number of images depends on disease.

@@ -10,13 +10,13 @@ point. The area of a contour is that of the polygon through the centres of its p
   include the heart's contours; `polygons_without_heart` omits contours that are also drawn for Cardiomegaly.
 * `size` is the proportion of the image that the mask covers.
 * `elongation` is the longer side of the smallest rectangle around the dominant contour divided by the shorter side.
-  `irrectangularity` is the proportion of this rectangle outside the contour. Both are undefined if a side is 0, as for
-  a line, where the published code stops with an error.
+  `irrectangularity` is the proportion of this rectangle outside the contour. `elongation` and `irrectangularity` are
+  undefined if a side is 0, as for a line; the published code then stops with an error.
 * The dominant contour has the most boundary points, as in the published code, and may be that of a hole. The fields
   `elongation_by_perimeter` and `irrectangularity_by_perimeter` use the contour with the largest perimeter, as in the
   paper's text.
 
-Regressions pool findings. Their cases are pairs of an image and a finding whose reference mask has an instance. The
+Regressions pool findings. The cases are pairs of an image and a finding whose reference mask has an instance. The
 outcomes are IoU of true positives, hits, and for both the gap (benchmark readers minus model). Cases with an undefined
 outcome are omitted. A feature is scaled to [0, 1] over all cases ("minmax", as in the published code and the paper's
 Methods), or centred and divided by its standard deviation ("zscore", as in the paper's main text). A constant feature
@@ -28,8 +28,8 @@ Every model has one outcome and is fitted by :mod:`statsmodels`:
 * ``simple``: the same slope with standard errors clustered by patient (t with n_patients - 1 degrees of freedom).
 * ``fixed effects``: like ``simple``, with a separate intercept for every finding, so that slopes are within findings.
 * ``multiple``: like ``simple`` with all features at once, and with their variance inflation factors.
-* ``logistic``: log odds of a hit on one feature at a time, clustered by patient. It is omitted if the feature separates
-  hits from misses.
+* ``logistic``: log odds of a hit on one feature at a time, clustered by patient. The model is omitted if the feature
+  separates hits from misses.
 
 `p_corrected` is p times the number of features, at most 1 (Bonferroni). Stars mark p below 0.05, 0.01 and 0.001, as in
 the paper. Slopes that the cases do not determine are undefined.

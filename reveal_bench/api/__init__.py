@@ -1,8 +1,8 @@
 """Python functions for all commands: ``import reveal_bench as rb``, then ``rb.load``, ``rb.score`` and others.
 
-A function has the name and options of its command. It also accepts Python objects (tables, lists, mappings) instead of
-files, and returns an object that prints as a small table. The command line calls these functions and prints their
-results.
+A function has the name and options of its command. Functions also accept Python objects (tables, lists, mappings)
+instead of files, and return an object that prints as a small table. The command line calls these functions and prints
+their results.
 
 The first use of a name imports its module, so that a command only waits for the modules that it needs.
 """

@@ -2,11 +2,11 @@
 
 Only ``manifest/benchmark.json`` is read at once; other files are read when first used.
 
-A dataset from ``datasets.load_dataset`` leads back to its source. If it comes from a repository on the Hugging Face
-Hub, its cached copy is named by the commit, and the Hub's cache by the repository; a streamed dataset has the paths of
-its files. If it comes from a folder on this machine, only the folder's name is known. Folders with this name are
-searched beside and below the working directory. The right folder has the same fingerprint, which `datasets` computes
-from the full path and file times and which is therefore unique.
+A dataset from ``datasets.load_dataset`` leads back to its source. If a dataset comes from a repository on the Hugging
+Face Hub, its cached copy is named by the commit, and the Hub's cache by the repository; a streamed dataset has the
+paths of its files. If a dataset comes from a folder on this machine, only the folder's name is known. Folders with this
+name are searched beside and below the working directory. The right folder has the same fingerprint, which `datasets`
+computes from the full path and file times and which is therefore unique.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Bench:
     folder : dataset folder
     split : name of the split
     info : content of ``manifest/benchmark.json``: benchmark, version, grid, findings, splits
-    selection : part of the split that is asked and scored, see :meth:`select`
+    selection : questions that are asked and scored, see :meth:`select`
     """
 
     folder: Path
@@ -109,9 +109,10 @@ class Bench:
         ids: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Bench:
-        """Return the benchmark with a part of the questions, to score what was asked.
+        """Return the benchmark restricted to some questions, to score predictions that only answer these.
 
-        Scores and comparisons are over this part. Titles, JSON and signatures name it. A leaderboard takes no part.
+        Scores and comparisons only use the selected questions. Titles, JSON and signatures name the selection.
+        Leaderboards do not accept predictions for a selection.
 
         Parameters
         ----------
@@ -152,12 +153,12 @@ class Bench:
 
     @property
     def part(self) -> str:
-        """The part of the split that is asked, such as "5 of 14 findings"; empty for all of it."""
+        """Description of the selection, such as "5 of 14 findings"; empty for a whole split."""
         return self.dataset.part(self.split, self.kind.items)
 
     @property
     def dataset(self) -> OpenFolder:
-        """The folder with its info and the selection."""
+        """The dataset folder with its info and the selection."""
         return OpenFolder(self.folder, self.info, self.selection)
 
     @cached_property

@@ -39,7 +39,7 @@ class Conversion(TableResult):
 
     @property
     def predictions(self) -> list[dict[str, Any]]:
-        """The lines in the form that functions such as :func:`reveal_bench.score` accept."""
+        """The lines, under the attribute name that functions such as :func:`reveal_bench.score` read."""
         return list(self.lines)
 
     @property

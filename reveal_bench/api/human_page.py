@@ -421,7 +421,7 @@ def _of_tuned(work: _Work, file: Path, metric: str, tuned: Tuned, what: str) -> 
     fewer = relative_decrease(model, human, resampling, metrics=[metric], findings=kept)
     a, b = (replace(one, estimates=one.rows.estimates(resampling, groups=kept)) for one in sides)
     omission = f"No {what} could be tuned for {', '.join(lacking)} on split {tuned.split!r}; results with "
-    omission += f"tuned {what}s, and their mean, omit these findings."
+    omission += f"tuned {what}s, and means over findings, omit these findings."
     return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [omission]
 
 

@@ -67,7 +67,7 @@ class ReaderStudyResult(TableResult):
             text += f"; all modalities equal: {test}"
         least = -1 if self.merit == "kappa" else 0
         if any(one.estimate.low < least or one.estimate.high > 1 for one in analysis.means):
-            text += "; they are symmetrical, as in publications, and may reach beyond the scale"
+            text += "; intervals are symmetrical, as in publications, and may exceed the scale"
         return text + ("" if self.margin is None else f"; margin {self.margin:g}")
 
     @property

@@ -247,8 +247,8 @@ class AgainstReaders(TableResult):
         """Metric, references and method of intervals."""
         title = METRICS[self.references[0].metric].title
         return (
-            f"{title}, macro, against single readers: 95% intervals over patients; next to it each reader on "
-            f"the same cases, and the difference system minus reader"
+            f"{title}, macro, against single readers, with 95% intervals over patients; beside the system, each reader "
+            "on the same cases, and the difference system minus reader"
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -296,10 +296,10 @@ class BesidePublished(TableResult):
     @property
     def caption(self) -> str:
         """Origin of the rows, and the methods of the papers."""
-        part = f" (this system answered its part {self.part})" * (self.part != "test")
+        part = f" (this system answered the subset {self.part})" * (self.part != "test")
         return (
-            f"published rows as printed, of the whole test split{part}, in percent; mean over the findings that every "
-            f"row has. How the papers measured: {' '.join(self.protocols)}"
+            f"published rows as printed, for the whole test split{part}, in percent; means over the findings that "
+            f"every row has. Methods of the papers: {' '.join(self.protocols)}"
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -324,14 +324,16 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
     """
     rows = read_reference_rows(info.benchmark)
     why = (
-        explain_not_comparable(rows, info, scored.manifest.split) if rows else f"There are no rows of {info.benchmark}."
+        explain_not_comparable(rows, info, scored.manifest.split)
+        if rows
+        else f"There are no published rows of {info.benchmark}."
     )
     own = [one for one in _own_scores(scored, name) if metric in (None, one.metric)]
     beside = {one.metric: [row for row in rows if one.metric in row.figures] for one in own}
     if not why and not any(beside.values()):
-        why = f"None has a metric of these predictions; hits of cells need a grid of {GRID} cells per side."
+        why = f"No published row has a metric of these predictions; grid hit rates need {GRID} cells per side."
     if why:
-        raise ArgumentError("published", f"must be left out here: no published row can be compared. {why}")
+        raise ArgumentError("published", f"must be omitted: no published row is comparable. {why}")
     references: list[ReferenceRow] = [row for group in beside.values() for row in group]
     tables = {one.metric: rows_beside(one.metric, [one], beside[one.metric])[1] for one in own if beside[one.metric]}
     return BesidePublished(tables, scored.manifest.split, list(dict.fromkeys(row.protocol for row in references)))

@@ -6,8 +6,8 @@ The API has version 1. Errors are RFC 9457 problem documents; :class:`Leaderboar
 repeated after a broken connection, 429 or 503, with growing pauses or the pauses that the server requests. An upload's
 idempotency key is computed from its content, so that repeated uploads are queued once.
 
-A token is read from a file or from ``REVEAL_TOKEN``. It is only sent to its server: never over plain http to another
-machine, and never to the target of a redirect.
+A token is read from a file or from ``REVEAL_TOKEN``. The token is only sent to its server, never over plain http to
+another machine, and never to the target of a redirect.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ extend beyond it; a region may also be a list of contours, meaning their union. 
 right are the patient's. The contour of a lung covers the whole pleural space, down to the costophrenic angles,
 including fluid or a collapsed lung. Contours that omit these regions turn other errors into anatomy errors.
 
-In paper 000 (section 3.4) a radiologist decides whether a cell is plausible. Its Figure 5 shows anatomy errors: a
-consolidation located over the heart and mediastinum, and a pneumothorax at the shoulder. On a frontal image, lungs
-therefore exclude the area of heart and mediastinum if the file has their contours. The paper does not define
+In paper 000 (section 3.4) a radiologist decides whether a cell is plausible. Figure 5 of paper 000 shows anatomy
+errors: a consolidation located over the heart and mediastinum, and a pneumothorax at the shoulder. On a frontal image,
+lungs therefore exclude the area of heart and mediastinum if the file has their contours. The paper does not define
 :data:`PLAUSIBLE`; it is this project's choice.
 """
 
@@ -59,7 +59,7 @@ PLAUSIBLE: Mapping[str, tuple[str, ...]] = {
 """Finding -> structures in which the finding is plausible: lungs (with the pleura), heart, mediastinum or body.
 
 Devices may be anywhere in or on the body. Findings that are not listed ("Mass", "Calcification", fractures) occur in
-more structures than contours usually cover. Their misses are not classified automatically.
+more structures than contours usually cover. Misses of these findings are not classified automatically.
 """
 
 MIN_SHARE = 0.05
@@ -119,8 +119,8 @@ def _shares(regions: Regions, structures: tuple[str, ...], grid: Grid) -> FloatA
     if None in outlines:
         return None
     inside = [contour for contours in outlines for contour in contours or ()]
-    # Heart and mediastinum are subtracted from the lungs as a difference of two unions, without rounding. They are not
-    # subtracted on a lateral image, where lung is on both sides of the heart.
+    # Heart and mediastinum are subtracted from the lungs as a difference of two unions, without rounding. On a lateral
+    # image, where lung is on both sides of the heart, nothing is subtracted.
     is_covered = structures == _LUNGS and "lung_right" in regions.contours
     covering = [contour for name in _BOTH for contour in regions.contours.get(name, ())] if is_covered else []
     scale = min(1.0, _FILLED_AT / min(regions.size))

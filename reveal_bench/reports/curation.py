@@ -1,21 +1,21 @@
 """Last curation step: report all finished steps with the tables and figures of paper 004.
 
 ``report/index.html`` is for the maintainers because it shows label counts of the holdout. ``report/public.html`` may be
-published. The same folder has the figures of ``index.html`` as SVG and its numbers as CSV. No step reads the report. It
-is rewritten whenever anything has changed, and obsolete figures are removed. If the curation folder has
+published. The same folder has the figures of ``index.html`` as SVG and its numbers as CSV. No step reads the report.
+The report is rewritten whenever anything has changed, and obsolete figures are removed. If the curation folder has
 ``ratings.csv``, the report adds Table 3 of paper 001.
 
 What the public page withholds
 ------------------------------
-About the holdout, the page shows the number of studies, and demographics and acquisition in coarse bands. It shows
-nothing about holdout labels, and no number that would reveal them together with the released half: no totals of both
-halves by label, by number of labels or by less common findings, no standardized differences, and no criterion values of
-the draws. No study, patient or reader is named. Counts below :data:`SMALL` studies of a half are hidden: rare values
-are merged into "others". If "others" still has fewer studies, the next rarest value joins it. Kappas of single labels
-cover all studies that were read, holdout included. They are shown for labels with at least :data:`SMALL` released
-studies, in alphabetical order: any other selection or order would reveal holdout counts. From the table of facts, only
-demographics and :data:`ACQUISITION` are shown because other columns may name a physician, a site or a day. If a model
-is given by a path, only the last component is shown.
+About the holdout, the page shows the number of studies, and demographics and acquisition in coarse bands. The page
+shows nothing about holdout labels, and no number that would reveal holdout labels together with the released half: no
+totals of both halves by label, by number of labels or by less common findings, no standardized differences, and no
+criterion values of the draws. No study, patient or reader is named. Counts below :data:`SMALL` studies of a half are
+hidden: rare values are merged into "others". If "others" still has fewer studies, the next rarest value joins it.
+Kappas of single labels cover all studies that were read, holdout included. Only labels with at least :data:`SMALL`
+released studies have a kappa, in alphabetical order, because any other selection or order would reveal holdout counts.
+From the table of facts, only demographics and :data:`ACQUISITION` are shown because other columns may name a physician,
+a site or a day. If a model is given by a path, only the last component is shown.
 """
 
 from __future__ import annotations

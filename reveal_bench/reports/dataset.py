@@ -1,7 +1,7 @@
 """HTML report of a dataset folder: counts, prevalence, acquisition and example radiographs.
 
 The page shows the folder's images and labels, so the dataset's terms apply to the page. :func:`write_report` warns if
-these terms restrict the images. It never writes into the dataset folder. :mod:`reveal_bench.kinds.split_counts` counts,
+these terms restrict the images. The dataset folder is never changed. :mod:`reveal_bench.kinds.split_counts` counts,
 :mod:`reveal_bench.dataset.card_tables` makes the tables of the dataset card. Proportions have 95% Wilson score
 intervals (Wilson 1927, J Am Stat Assoc 22:209).
 """

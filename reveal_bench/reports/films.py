@@ -1,8 +1,8 @@
 """Example radiographs for a dataset report, reduced in size, with reference drawings.
 
 Drawings (:mod:`reveal_bench.dataset.drawings`) are a separate layer that can be switched off. Every finding has at
-least one example row, and every category of tasks two. They are the first ones in the files, so that reports of the
-same folder are identical. No other images are read.
+least one example row, and every category of tasks two. Examples are the first suitable rows of the files, so that
+reports of the same folder are identical. No other images are read.
 """
 
 from __future__ import annotations

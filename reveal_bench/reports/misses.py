@@ -10,11 +10,11 @@ OUT/for_readers/misses.jsonl --images OUT/for_readers --readers readers.csv``. T
   pixel, and the image begins with that pixel.
 * ``key.jsonl``: image and finding of each id, and the models that missed it. Do not give this file to readers.
 
-All files reveal references. Those of a holdout are as secret as the holdout itself, so only the owner can open the
-folder.
+All files reveal references. Only their owner can open the folder, because the files of a holdout are as secret as the
+holdout itself.
 
 If several models predicted the same cell for a case, readers judge this cell once. If a model has more than
-`max_per_finding` misses of a finding, readers get a random sample of them: the first ones in
+`max_per_finding` misses of a finding, readers get a random sample: the first misses in
 :func:`~reveal_bench.reports.run_errors.reading_order`.
 """
 
@@ -138,7 +138,7 @@ def _touched_cells(
             touched[record.image_id, finding] = np.argwhere(covered).tolist()
     lacking = sorted(pairs - touched.keys())
     if lacking:
-        raise ArgumentError("records", f"must hold the reference of every case, {lacking[0]} is missing")
+        raise ArgumentError("records", f"must have the reference of every case, {lacking[0]} is missing")
     return touched
 
 

@@ -3,9 +3,9 @@
 A page has sections, and sections have parts. :func:`write_page` numbers figures and tables in order, writes them as
 PNG, SVG and CSV, and links these files.
 
-The HTML file is self-contained, without scripts or network requests. It follows the browser's light or dark theme, fits
-a telephone, and prints on A4. Templates escape every text except SVG written by matplotlib. The files are reproducible:
-they contain no time of day and no path.
+The HTML file is self-contained, without scripts or network requests. The page follows the browser's light or dark
+theme, fits a telephone, and prints on A4. Templates escape every text except SVG written by matplotlib. The files are
+reproducible: they contain no time of day and no path.
 """
 
 from __future__ import annotations

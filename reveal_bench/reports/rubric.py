@@ -4,8 +4,8 @@ Conventions
 -----------
 An answer's score on a criterion is the mean over its readers. *Content* is the minimum of these means for process,
 execution and synthesis (:mod:`reveal_bench.metrics.ordinal`). The page also gives the mean over readers of each
-reader's minimum. As in the paper, unanswered tasks are counted but have no scores; `reveal-bench score` gives them the
-lowest scores.
+reader's minimum. As in the paper, unanswered tasks are counted but have no scores; `reveal-bench score` gives these
+tasks the lowest scores.
 """
 
 from __future__ import annotations

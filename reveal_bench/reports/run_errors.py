@@ -23,7 +23,7 @@ lateral images, because paper 000 only reviewed frontal ones (an unknown view co
 `grid_hit` is undefined because the reference is entirely outside the central square.
 
 The shares of categories have intervals. Paper 000 (section 4.2) reviewed at most 50 misses per model and pathology, and
-extrapolated the shares of position and anatomy errors from them.
+extrapolated the shares of position and anatomy errors from these.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def reading_order(case: CaseError, seed: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ErrorShare:
-    """The share of one category among a finding's cases, and the numbers of cases behind it.
+    """The share of one category among a finding's cases, and the numbers of cases.
 
     Attributes
     ----------
@@ -281,8 +281,8 @@ def shares(
     undefined, not 0.
 
     Intervals are percentiles over replicates: patients are resampled and the extrapolation is repeated. Replicates
-    without a judged miss are omitted. Defined shares of a finding sum to 1. So do the macro's shares if all are defined
-    for the same findings.
+    without a judged miss are omitted. Defined shares of a finding sum to 1. The macro's shares also sum to 1 if all are
+    defined for the same findings.
 
     Parameters
     ----------

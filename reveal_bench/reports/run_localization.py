@@ -1,6 +1,6 @@
 """Report on localization runs: hit rates, error categories, heat maps, grids, prompts and example images.
 
-The report has the contents of Figures 2 to 8 and Tables 1 and 2 of paper 000. Its numbers equal those of ``reveal-bench
+The report has the contents of Figures 2 to 8 and Tables 1 and 2 of paper 000. All scores equal those of ``reveal-bench
 score``.
 
 Example images, like Figure 5 of paper 000, show the reference's outline, and the cell and error category of every run.

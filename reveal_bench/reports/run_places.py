@@ -5,18 +5,18 @@ Conventions
 Only frontal images are used, as in paper 000 (section 4.3); an unknown view counts as frontal, as for the error
 categories. The reference and all runs use the same questions: those whose reference has a hit cell
 (:func:`reveal_bench.metrics.localization.hit_cells`). In the reference's heat map, a cell's value is the proportion of
-questions in which it is a hit cell: the hit rate of always answering that cell. In a run's heat map, it is the
-proportion of answers that name this cell. Points, boxes and masks count in the cell of the point by which they are
+questions in which it is a hit cell: the hit rate of always answering that cell. In a run's heat map, a cell's value is
+the proportion of answers that name the cell. Points, boxes and masks count in the cell of the point by which they are
 scored; an answer of several points is divided among their cells. Missing answers, and answers outside the central
 square, count in no cell, so a run's cells may sum to less than 1. Arrays are (n rows, n columns), row 0 at the top.
 
 Panels of heat maps share one scale from 0 to 100%, drawn by square root: a cell of 4% remains visible beside one of
 100%. The background image is lightened, so that dark means frequent in print as well.
 
-Two tables show limitations of grid hit rates. One counts the questions decided by the fallback rule: if the reference
-does not cover half of any cell, every cell that it touches counts as a hit (paper 000, section 3.3: 4.4% of images).
-The other counts each run's most common cells: MedGemma at a temperature of 0 gave 96.7% of its answers in two cells,
-whatever the image (section 3.5).
+Two tables show limitations of grid hit rates. The first table counts the questions decided by the fallback rule: if the
+reference does not cover half of any cell, every cell that it touches counts as a hit (paper 000, section 3.3: 4.4% of
+images). The second table counts each run's most common cells: MedGemma at a temperature of 0 gave 96.7% of its answers
+in two cells, whatever the image (section 3.5).
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ in percent; their CSV files have unrounded fractions with the signature of each 
 patient.
 
 Published results are shown beside the user's runs if dataset and metric are the same
-(:mod:`reveal_bench.evaluation.published`). They were measured on the whole test split. If runs answer only a part of it
-(`released` or the holdout), the caption says so.
+(:mod:`reveal_bench.evaluation.published`). Published results were measured on the whole test split. If runs answer only
+a part of it (`released` or the holdout), the caption says so.
 
 Controls repeat the questions with changed images to show whether models use the image
 (:mod:`reveal_bench.models.controls`). A run folder contains one run per requested control. Scores equal those of
 ``reveal-bench score``, differences those of ``reveal-bench compare``: control minus original image, paired by patient.
 Unanswered questions are misses in both. The proportion of answers that equal those on the original image needs no
-reference. It is near 1 for a deterministic model that ignores the image. Only first epochs are compared.
+reference. This proportion is near 1 for a deterministic model that ignores the image. Only first epochs are compared.
 """
 
 from __future__ import annotations
@@ -295,10 +295,10 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
 EXPLAINED = (
     "Each control asks the same questions with one change. If a model uses the image, its score falls when the image "
     "is missing, another patient's or without the finding, and stays the same when the change is irrelevant. A model "
-    "that answers from prior knowledge gives the same answers without the image. Its score falls on mirrored images, "
-    "because answers are mirrored back before scoring. Grey patches are visible. A model that points at the patch "
-    "keeps its hits when the patch covers the finding, and loses them when the patch is beside the finding. Without "
-    "answers, no score can be compared."
+    "that answers from prior knowledge gives the same answers without the image. The score of such a model falls on "
+    "mirrored images, because answers are mirrored back before scoring. Grey patches are visible. A model that points "
+    "at the patch keeps its hits when the patch covers the finding, and loses them when the patch is beside the "
+    "finding. Without answers, no score can be compared."
 )
 
 

@@ -3,7 +3,7 @@
 Conventions
 -----------
 Figures are laid out in millimetres, for print and for a large screen at :data:`WIDE`, for a telephone at
-:data:`NARROW`. Their text is 8 pt and is measured, so that labels are not cut and do not overlap. Colours differ in
+:data:`NARROW`. Text is 8 pt and is measured, so that labels are not cut and do not overlap. Colours differ in
 lightness as well as in hue, for colour-blind readers and for print in grey. Series beyond the first six also differ in
 hatching. PNG files have 200 pixels per inch. SVG files keep text as text, and ``report.css`` inverts their colours in
 the dark theme. The same input gives the same bytes. This module avoids pyplot, which has global state, and imports

@@ -1,7 +1,7 @@
 """Make a gallery folder, which shows images with references, systems' answers and their outcomes in a browser.
 
-The folder contains references. It is only made from a split whose references are public, unless the owner of private
-ones requests it. A server shows it only if its settings allow that.
+The folder contains references. Galleries are only made of splits with public references, unless the owner of private
+references requests it. A server only shows a gallery if the settings allow that.
 
 * ``gallery.json`` has benchmark, version, split, `groups` (findings or categories), `systems`, `outcomes` (names of a
   right and a wrong answer), `places` and `cases`. A case has `id`, `images` (ids), `view` and `results`: for every
@@ -223,7 +223,7 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
         name = name or path.stem
         path = path / RUN_FILE if path.is_dir() else path
         if not path.is_file():
-            raise ArgumentError("predictions", "must be a prediction file or run folder, no such file", repr(file))
+            raise ArgumentError("predictions", "must be an existing prediction file or run folder", repr(file))
         if name in files:
             raise ArgumentError("predictions", "must have different names: give NAME=FILE", repr(name))
         files[name] = path

@@ -196,7 +196,7 @@ HOST = "127.0.0.1"
 def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
     """Return a server of `galleries` on a port of this machine, by default a free one.
 
-    It refuses requests for other host names, so that other sites cannot read from it by DNS rebinding.
+    The server refuses requests for other host names, so that other sites cannot read from it by DNS rebinding.
     """
 
     class Handler(BaseHTTPRequestHandler):
