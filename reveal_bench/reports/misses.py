@@ -174,7 +174,7 @@ def _square(picture: Image, image_id: str, size: tuple[int, int]) -> Image:
     """Return the central square of a radiograph as a grey PNG at full resolution, without metadata."""
     if (picture.height, picture.width) != size:
         got = [picture.height, picture.width]
-        raise ValueError(f"the picture of {image_id} must have its record's size {list(size)}, got {got}")
+        raise ValueError(f"the image of {image_id} must have its record's size {list(size)}, got {got}")
     left, top, side = (int(value) for value in Grid(1).square(size))
     square = picture.crop((left, top, left + side, top + side)).convert("L")
     square.info.clear()

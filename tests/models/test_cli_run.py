@@ -204,7 +204,7 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
 def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
     asked = ("--allow-missing", "--resamples", 1, "--published", "--metric", "grid_hit")
     refused = call("score", ran[0], films, *asked, expect=1).stderr
-    assert "--published must be left out here: no published row can be compared. Results are published on" in refused
+    assert "--published must be omitted: no published row is comparable. Results are published on" in refused
     real = tmp_path / "real"
     shutil.copytree(films, real)
     info = real / "manifest" / "benchmark.json"

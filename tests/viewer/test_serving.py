@@ -84,7 +84,7 @@ def test_view_says_where_the_cases_are_or_that_pictures_are_withheld(
     answer = call("view", sample.public, f"Net={sample.files['Right']}").stdout
     assert re.search(rf"^{len(sample.records)} cases: http://127\.0\.0\.1:\d+/gallery", answer)
     assert "is withheld" in call("view", world.folder, expect=1).stderr
-    assert "no such file" in call("view", sample.public, "none.jsonl", expect=1).stderr
+    assert "must be an existing prediction file" in call("view", sample.public, "none.jsonl", expect=1).stderr
 
 
 def test_the_server_of_view_answers_to_its_own_address_alone(sample: GallerySample) -> None:
