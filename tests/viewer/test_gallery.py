@@ -116,7 +116,7 @@ def test_systems_are_named_by_hand_or_by_their_files(tmp_path: Path) -> None:
     (run / "predictions.jsonl").write_text("")
     assert named_files([str(run)]) == {"run": run / "predictions.jsonl"}
     for wrong in ([str(plain), f"net={plain}"], [f"a={tmp_path / 'none.jsonl'}"]):
-        with pytest.raises(ValueError, match=r"must (be a prediction file|have different names)"):
+        with pytest.raises(ValueError, match=r"must (be an existing prediction file|have different names)"):
             named_files(wrong)
 
 
