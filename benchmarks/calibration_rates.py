@@ -101,7 +101,7 @@ def _score(trial: Trial, true: dict[str, Array], resampling: Resampling, outcome
     for metrics in _by_kind(outcomes):
         (rows,) = rows_of(trial, metrics, trial.systems[:1])
         (figures,) = rows.resample([rows], resampling, metrics=metrics, groups=names)
-        # `score` computes every metric of the kind at once; one by one takes three times as long
+        # `score` does the same for every metric of the kind, which would take three times as long
         for metric in metrics:
             own = intervals_of(figures[metric], resampling.interval, bounds=bounds_of(metric))
             _add(outcomes[metric], trial, own.values, own.low, own.high, true[metric][0])

@@ -194,7 +194,7 @@ class DetectorCurves(TablesResult):
     Attributes
     ----------
     scored : the scored detections
-    curves : every curve with its bands
+    curves : all curves with their bands
     name : name of the system in figures
     beside : name -> curves of the other systems that figures show
     """
@@ -253,8 +253,8 @@ class FindingCurves(TablesResult):
 
     Attributes
     ----------
-    scored : the predictions as they were scored
-    curves : every curve with its bands
+    scored : the scored predictions
+    curves : all curves with their bands
     name : name of the system in figures
     beside : name -> curves of the other systems that figures show
     readers : readers' operating points beside the system's ROC curves
@@ -410,7 +410,7 @@ class PixelStatistics(TableResult):
 
     Attributes
     ----------
-    scored : the predictions as they were scored
+    scored : the scored predictions
     statistics : all results
     """
 

@@ -234,7 +234,7 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
         if split in (None, source.split):
             return source
         if source.selection != WHOLE_SPLIT:
-            raise ArgumentError("split", f"must be left out, or that of the selection, {source.split!r}", repr(split))
+            raise ArgumentError("split", f"must be omitted, or that of the selection, {source.split!r}", repr(split))
         return load(source.folder, split)
     if _is_loaded(source):
         origin = _origin_of(source)

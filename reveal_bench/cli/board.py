@@ -309,7 +309,7 @@ def _plain(text: object) -> str:
 
 
 def read_key(text: str, receipt: Path) -> str:
-    """Return the public key given as ``--key``: the key itself, or a file with it or with the answer of
+    """Return the public key given as ``--key``: the key itself, or a file with the key or with the answer of
     ``/api/v1/keys``.
 
     Of several keys, return the one that signed the `receipt`, otherwise the newest.

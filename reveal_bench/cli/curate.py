@@ -343,7 +343,7 @@ def refresh(
     from reveal_bench.curation.refresh import refresh as step
 
     earlier = CurationFolder(before)
-    # The seed may be equal: a refresh draws from random numbers of its own
+    # The seed is that of the earlier version, but random choices also depend on the name of the step
     curation = _begin(folder, earlier.name, earlier.seed)
     record = step(
         curation,

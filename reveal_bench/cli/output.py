@@ -39,9 +39,9 @@ Split = Annotated[
     str | None, typer.Option(help="Split of the folder; by default the run's, `released` or the only split.")
 ]
 Findings = Annotated[
-    str | None, typer.Option(help="Ask only these findings or groups of findings, separated by commas.")
+    str | None, typer.Option(help="Only ask about these findings or groups of findings, separated by commas.")
 ]
-Subset = Annotated[Path | None, typer.Option(help="Ask only the images, studies or tasks whose ids are in this file.")]
+Subset = Annotated[Path | None, typer.Option(help="Only ask about images, studies or tasks with ids in this file.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
 Metadata = Annotated[Path | None, typer.Option(help="submission.json with `thresholds` to apply; without it, 0.5.")]

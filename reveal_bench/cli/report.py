@@ -168,7 +168,7 @@ def report(
 
 
 def labelled(argument: str) -> tuple[str, Path]:
-    """Return (label, path) of LABEL=PATH; the label of a PATH alone is empty, even if it contains an equals sign."""
+    """Return (label, path) from LABEL=PATH, or an empty label and PATH; a path may contain an equals sign."""
     label, sign, path = argument.partition("=")
     if not sign or Path(argument).exists():
         return "", Path(argument)

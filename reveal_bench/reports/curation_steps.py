@@ -160,7 +160,7 @@ def _eligible(counts: Counts | None, *, is_public: bool) -> Stage:
     others = counts["eligible"] - counts["less_common"]
     lines = (f"with a less common finding: {counts['less_common']:,}", f"others: {others:,}")
     leaving = (
-        ("with a less common finding, left out at random", counts["less_common_left_out"]),
+        ("with a less common finding, randomly omitted", counts["less_common_left_out"]),
         ("others with fewer findings", others - counts["most_findings"]),
     )
     return Stage("Eligible", counts["eligible"], lines, leaving)
@@ -418,7 +418,7 @@ def draw_refresh(curated: Curated) -> Section | None:
         ("Studies now", *(counts["studies"][half] for half in HALVES)),
     ]
     left_out = (
-        f"Candidates left out: {counts['left_out_released_before']:,} studies of patients with released studies, "
+        f"Omitted candidates: {counts['left_out_released_before']:,} studies of patients with released studies, "
         f"{counts['left_out_in_holdout']:,} of patients in the holdout."
     )
     parts: list[Part] = [

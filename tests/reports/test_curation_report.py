@@ -62,7 +62,7 @@ def test_flow_has_the_numbers_that_are_known(curated: CurationFolder) -> None:
             "labels confirmed by too few readers": 15,
             "without a label in the majority list": 0,
         },
-        {"with a less common finding, left out at random": 0, "others with fewer findings": 15},
+        {"with a less common finding, randomly omitted": 0, "others with fewer findings": 15},
     ]
     assert stages[2].lines == ("1 label: 20 of 20", "2 labels: 40 of 50, 10 short", "short of the requested number: 10")
     assert "3 readers agree to all: 45" in stages[3].lines
