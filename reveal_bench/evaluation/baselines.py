@@ -1,15 +1,15 @@
 """Baseline predictions that a system should beat: chance, the usual location, and human readers.
 
 * ``chance``: a random grid cell for each question, uniformly distributed (paper 000, section 4.1).
-* ``location-prior``: the usual location of the finding. It is learned from the released half: the mean mask of each
-  finding, in coordinates relative to the image, gives the most probable point and a thresholded mask. The most probable
-  cell is the one that would most often have been a hit. If references are boxes, the union of a case's boxes is used,
-  and the answer is a box instead of a mask.
+* ``location-prior``: the usual location of the finding. The location is learned from the released half: the mean mask
+  of each finding, in coordinates relative to the image, gives the most probable point and a thresholded mask. The most
+  probable cell is the one that would most often have been a hit. If references are boxes, the union of a case's boxes
+  is used, and the answer is a box instead of a mask.
 * ``human``: the masks and points of the human benchmark readers (paper 002). ``chance`` and ``location-prior`` use no
   image.
 
-They answer every question of a manifest; readers leave out what they did not annotate. All baselines are scored
-like any other prediction file.
+``chance`` and ``location-prior`` answer every question of a manifest; readers leave out what they did not annotate. All
+baselines are scored like any other prediction file.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ The three tables are those that `eval.py` of rajpurkarlab/cheXlocalize writes (p
 * replicates: one row per replicate, one column per finding in the benchmark's order; row b averages the defined values
   of the images ``RandomState(seed).randint(0, n, (n_resamples, n))[b]``, drawn once for all findings
 * summary: columns ``name,lower,mean,upper``, sorted by name. The bounds are the elements int(0.025 B) - 1 and int(0.975
-  B) - 1 of the B sorted replicates, with undefined ones last. The mean is that of the replicates. All are rounded to
-  three digits
+  B) - 1 of the B sorted replicates, with undefined ones last. The mean is that of the replicates. Bounds and mean are
+  rounded to three digits
 
 Resampling is by image. The ground-truth file lists the images with at least one positive finding (499 of the 668 of the
 test split), and a different list changes the draw. Pass `images` if your ground-truth file lists other images.

@@ -52,16 +52,14 @@ from reveal_bench.metrics.resampled import Resampled, mean_of_defined
 ALPHA = 0.05
 """Largest p at which two systems differ significantly."""
 LEAST_DIFFERING = 6
-"""Smallest number of patients on whom two systems differ for which p is defined. If five patients all prefer one
-system, 2 of the 32 flips are as extreme as the data, which is more than 0.05."""
+"""p is undefined if two systems differ on fewer patients than this. If five patients all prefer one system, 2 of the 32
+flips are as extreme as the data, which is more than 0.05."""
 LEAST_POSITIVE = 5
-"""Smallest number of patients with a finding for which p is defined, if patients without the finding contribute to the
-score.
-"""
+"""p is undefined if fewer patients than this have the finding, and patients without it contribute to the score."""
 OUTWEIGHED = "one patient outweighs all on whom the systems differ"
 """Reason why a group is not tested if :func:`outweighed` is True for it."""
 TAIL = 10
-"""Smallest number of flips as extreme as the data for which p is not extrapolated."""
+"""p is extrapolated if fewer flips than this are as extreme as the data."""
 
 Signs = npt.NDArray[np.float32]
 
