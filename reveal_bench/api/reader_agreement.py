@@ -140,7 +140,7 @@ def agreement(
     categories: Sequence[Rating] | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Agreement:
-    """Measure the agreement of every pair of readers of the same cases, or of all readers together.
+    """Measure inter-reader agreement on the same cases, for every pair of readers or for all readers together.
 
     Parameters
     ----------

@@ -522,7 +522,7 @@ def draft_ratings(
         ),
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
-    ratings: Annotated[Path, typer.Option(help="Table of readers' ratings of some of the answers.")],
+    ratings: Annotated[Path, typer.Option(help="Table of readers' ratings for at least some answers.")],
     out: Annotated[Path, typer.Option(help="Private folder for drafts, agreement and the model's replies.")],
     model: Model = None,
     endpoint: Endpoint = None,

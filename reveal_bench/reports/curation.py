@@ -7,11 +7,11 @@ The report is rewritten whenever anything has changed, and obsolete figures are 
 
 What the public page withholds
 ------------------------------
-About the holdout, the page shows the number of studies, and demographics and acquisition in coarse bands. The page
-shows nothing about holdout labels, and no number that would reveal holdout labels together with the released half: no
-totals of both halves by label, by number of labels or by less common findings, no standardized differences, and no
-criterion values of the draws. No study, patient or reader is named. Counts below :data:`SMALL` studies of a half are
-hidden: rare values are merged into "others". If "others" still has fewer studies, the next rarest value joins it.
+About the holdout, the page shows the number of studies, and demographics and acquisition in coarse bands. Nothing is
+shown about holdout labels. The page also omits numbers that would reveal holdout labels together with the released
+half, such as totals of both halves by label, by number of labels or by less common findings, standardized differences,
+and criterion values of the draws. No study, patient or reader is named. Counts below :data:`SMALL` studies of a half
+are hidden: rare values are merged into "others". If "others" still has fewer studies, the next rarest value joins it.
 Kappas of single labels cover all studies that were read, holdout included. Only labels with at least :data:`SMALL`
 released studies have a kappa, in alphabetical order, because any other selection or order would reveal holdout counts.
 From the table of facts, only demographics and :data:`ACQUISITION` are shown because other columns may name a physician,
