@@ -1,4 +1,4 @@
-"""``score``, ``compare`` and ``rank`` for predictions of any form, and what they return."""
+"""Implement ``rb.score``, ``rb.compare`` and ``rb.rank`` for predictions of any accepted type."""
 
 from __future__ import annotations
 
@@ -56,31 +56,30 @@ def score(
     metric: str | None = None,
     name: str | None = None,
 ) -> Scores:
-    """Score predictions: every metric per finding and as a macro, with 95% intervals.
+    """Score predictions by every metric, per finding and as macro mean, with 95% intervals.
 
     Parameters
     ----------
     predictions, bench, split, grid, allow_missing, name : as in :func:`~reveal_bench.api.inputs.lint`
-    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
-    ratings : readers' ratings of the answers (tasks): a table or a list
-    missing : allow questions without an answer, which count as a "miss", or for localization "empty": an empty mask,
-        which has no IoU of true positives
-    criterion : rule by which a detection is a hit in FROC and related metrics: "centre" (the default), "mask", "iou_50"
-        or "iobb_50"
-    n_resamples, seed : number of replicates of the bootstrap, and their seed
-    unit : unit to resample: "patient", or the kind's own, "image", "study" or "task"
+    thresholds : for findings, probability at or above which a label counts as predicted: one number, or one per label
+    ratings : for tasks, readers' ratings of the answers: a table or a list
+    missing : allow unanswered questions, which count as a "miss", or in localization also "empty": an empty mask, whose
+        true-positive IoU is undefined
+    criterion : criterion for a hit in FROC and related metrics: "centre" (the default), "mask", "iou_50" or "iobb_50"
+    n_resamples, seed : number of bootstrap replicates, and their seed
+    unit : resampled unit: "patient", or the benchmark's unit ("image", "study" or "task")
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
-    strata : also score the parts of the split that the kind defines; the default depends on the kind
-    finding_groups : groups of findings that also have a macro: ``{"tail": ["Mass", "Nodule"]}``, a JSON file of such
-        groups, or "prevalence" for head, medium and tail; the folder's own by default
-    by : column of the dataset folder, such as "sex"; also score its groups of patients, see `Scores.subgroups`. A list
-        scores the groups of several columns; "sex,age" crosses two columns
-    bands : rising limits that divide the column of numbers: ``[40, 65]`` makes three groups
-    readers : also score against single readers and their agreement, if the dataset folder has them; see
+    strata : also score the strata that the kind of benchmark defines, such as views; the default depends on the kind
+    finding_groups : groups of findings with macro means: ``{"tail": ["Mass", "Nodule"]}``, a JSON file of such groups,
+        or "prevalence" for head, medium and tail; by default the folder's groups
+    by : column of the dataset folder, such as "sex", whose groups of patients are also scored, see `Scores.subgroups`.
+        A list has several columns; "sex,age" crosses two columns
+    bands : increasing limits that divide a numeric column: ``[40, 65]`` makes three groups
+    readers : also score against single readers and their consensus, if the dataset folder has them; see
         `Scores.readers`
     published : also return published rows of the same data and metrics; see `Scores.published`
-    metric : name or title of the metric for groups and readers, by default the leaderboard's, and for published rows,
-        by default all that apply; for groups also several, separated by commas
+    metric : name or title of the metric for groups and readers (by default the ranking metric), and for published rows
+        (by default all). For groups, several can be given, separated by commas
 
     Raises
     ------
@@ -130,15 +129,15 @@ def score_with(
     metric: str | None = None,
     name: str | None = None,
 ) -> Scores:
-    """Score predictions, as :func:`score` does, with the options in one object."""
+    """Score predictions like :func:`score`, with the options in one object."""
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split, runs=[predictions])
     if published and opened.part:
-        raise ArgumentError("published", "must be left out for a part of a split", str(opened))
+        raise ArgumentError("published", "must be omitted for a selection of questions", str(opened))
     if by is None and bands is not None:
-        raise ArgumentError("bands", "must be given with a column of groups, `by`", repr(bands), ("by",))
+        raise ArgumentError("bands", "needs `by`, the column of groups", repr(bands), ("by",))
     if by is None and not (readers or published) and metric is not None:
-        rule = "must be given with a column of groups, `by`, or with `readers` or `published`; all metrics are scored"
+        rule = "needs `by` (a column of groups), `readers` or `published`; otherwise, all metrics are scored"
         raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
     if by is not None and options.unit != "patient":
         rule = "must be used with unit 'patient', because groups consist of patients"
@@ -148,7 +147,7 @@ def score_with(
         return Scores(scored)
     selected = [] if metric is None else metrics_named(metric, [scored])
     if len(selected) > 1 and (readers or published):
-        rule = "must be a single one with `readers` or `published`"
+        rule = "must be a single metric with `readers` or `published`"
         raise ArgumentError("metric", rule, repr(metric), ("readers", "published"))
     primary = selected or [opened.kind.release.primary]
     subgroups = None
@@ -174,7 +173,7 @@ def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstRe
 
 
 def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
-    """Return (references, readings): the references with the columns that scoring leaves out, and those of each reader.
+    """Return the references with the columns that scoring omits, and each reader's readings.
 
     Raises
     ------
@@ -193,9 +192,9 @@ def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
 def score_inputs(
     predictions: Any, bench: Bench, options: ScoringOptions, *, argument: str, name: str, ratings: Any = None
 ) -> ScoredFile:
-    """Read, check and score predictions in any form; `argument` is their name in errors.
+    """Read, check and score predictions of any type; `argument` is their name in errors.
 
-    Predictions that were scored before, on the same split with the same options, are returned as they are.
+    Predictions already scored on the same split with the same options are returned unchanged.
     """
     if isinstance(predictions, Scores):
         predictions = predictions.scored
@@ -210,13 +209,13 @@ def score_inputs(
 
 
 def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
-    """Return ratings from a table or its path, a dataset folder with ratings of `split`, or a list; None for None."""
+    """Return the ratings in a table, its path, a list, or a dataset folder with ratings of `split`; None for None."""
     if inputs is None or isinstance(inputs, list | tuple):
         return inputs
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_csv"):
         with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
             path = Path(folder) / "ratings.csv"
-            # a column of whole numbers with gaps holds floats: 4.0 is written as 4
+            # a column of whole numbers with missing values has floats, so write 4.0 as 4
             frame_of(inputs, "ratings").convert_dtypes().to_csv(path, index=False)
             return read_ratings_given(path, split)
     if not isinstance(inputs, str | Path):
@@ -232,13 +231,15 @@ def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
 
 
 def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
-    """Return the ratings of `model`; all ratings if the table has only one model."""
+    """Return the ratings of `model`, or all ratings if the table only has one model."""
     if ratings is None or len({rating.model for rating in ratings}) == 1:
         return ratings
     own = [rating for rating in ratings if rating.model == model]
     if not own:
         known = ", ".join(sorted({rating.model for rating in ratings}))
-        raise ArgumentError("ratings", f"must have ratings of {model!r}, the name of the file", f"those of {known}")
+        raise ArgumentError(
+            "ratings", f"must have ratings of {model!r}, the model named like the file", f"those of {known}"
+        )
     return own
 
 
@@ -267,20 +268,20 @@ def compare(
 
     Parameters
     ----------
-    a, b : predictions in any form that :func:`~reveal_bench.api.inputs.lint` takes, or the results of :func:`score`,
-        which are not scored again, so that each may have its own thresholds
-    metric : name or title of one metric; by default all that apply to both and have a better direction
-    relative : True for the relative decrease from b, ``(b - a) / b``, instead of differences
+    a, b : predictions of any type that :func:`~reveal_bench.api.inputs.lint` accepts, or results of :func:`score`,
+        which are not scored again and may each have different thresholds
+    metric : name or title of one metric; by default all metrics that both systems have and that have a better direction
+    relative : True for relative decreases from b, ``(b - a) / b``, instead of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as in :func:`score`
-    interval : "jackknife", with intervals and p of differences from swapped answers, or "percentile", with
-        both from replicates
-    margin : the largest loss that does not matter, such as 0.05 for five percentage points: tests if A is non-inferior
-        to B
-    equivalence : test equivalence: a gain above the margin also matters
-    missing : as in :func:`score`, for both
-    compat : "chexlocalize" or "chexlocalize-full" for relative decreases as in the published code, over images; see
-        :mod:`reveal_bench.evaluation.relative_decrease`
-    finding_groups : as of :func:`score`; also compare the macros of these groups, except with `relative`
+    interval : "jackknife", with intervals and p by swapping the systems' answers, or "percentile", with both from
+        replicates
+    margin : largest acceptable loss, such as 0.05 for five percentage points, for testing whether A is non-inferior to
+        B
+    equivalence : test equivalence: a gain must also be below the margin
+    missing : as in :func:`score`, for both systems
+    compat : "chexlocalize" or "chexlocalize-full" for relative decreases as in the published code, resampling images;
+        see :mod:`reveal_bench.evaluation.relative_decrease`
+    finding_groups : as in :func:`score`; also compare the macros of these groups, unless `relative` is given
 
     Raises
     ------
@@ -325,7 +326,7 @@ def compare_with(
     equivalence: bool = False,
     compat: str | None = None,
 ) -> Comparisons:
-    """Compare two systems, as :func:`compare` does, with the options in one object."""
+    """Compare two systems like :func:`compare`, with the options in one object."""
     judged_by = _margin(margin, equivalence, relative)
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
@@ -359,12 +360,12 @@ def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | 
 
 
 def once(options: ScoringOptions = ScoringOptions()) -> ScoringOptions:
-    """Return `options` for a score whose own intervals are not shown: one replicate and no strata."""
+    """Return `options` with one replicate and no strata, for a score whose intervals are not needed."""
     return replace(options, n_resamples=1, seed=0, interval=None, strata=False)
 
 
 def two_names(a: Any, b: Any) -> list[str]:
-    """Return the names of two systems; two files of one name, as in run folders, get their folders' names too."""
+    """Return the names of two systems; files with the same name, as in run folders, are named with their folders."""
     names = [name_of(a, "a"), name_of(b, "b")]
     if names[0] == names[1]:
         names = [Path(system).parent.name if isinstance(system, str | Path) else name
@@ -391,17 +392,17 @@ def rank(
 
     Parameters
     ----------
-    systems : name -> predictions or scores, as in :func:`compare`; or a folder that contains prediction files, folders
-        with one prediction file each, or run folders
+    systems : name -> predictions or scores, as in :func:`compare`; or a folder of prediction files, of folders with one
+        prediction file each, or of run folders
     metric : name or title of the metric to rank by; by default the leaderboard's
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as in :func:`score`
-    interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from the replicates
-    finding_groups : as of :func:`score`; also rank by the macro of each of these groups, see `Ranking.by_group`
+    interval : "jackknife", with p by swapping the systems' answers, or "percentile", with p from the replicates
+    finding_groups : as in :func:`score`; also rank by the macro of each group, see `Ranking.by_group`
 
     Raises
     ------
     LintError, ValueError
-        As :func:`score`; or if `metric` applies to no system.
+        As :func:`score`; or if no system has `metric`.
     """
     return rank_with(
         systems,
@@ -424,7 +425,7 @@ def rank_with(
     metric: str | None = None,
     ratings: Any = None,
 ) -> Ranking:
-    """Rank systems, as :func:`rank` does, with the options in one object."""
+    """Rank systems like :func:`rank`, with the options in one object."""
     if not isinstance(systems, Mapping | str | Path) or not systems:
         rule = "must be a mapping of names to predictions, or a folder of prediction files"
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
@@ -441,7 +442,7 @@ def rank_with(
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
-        raise ArgumentError("metric", f"must be one that applies to some of the files: {known}", repr(by))
+        raise ArgumentError("metric", f"must be one that at least one file has: {known}", repr(by))
     ranked = comparison.rank(applying, metric=by, resampling=options.resampling)
     groups = next(iter(scored.values())).options.finding_groups or {}
     by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
@@ -450,12 +451,12 @@ def rank_with(
 
 
 def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
-    """Return the metric with this name or title, in upper or lower case.
+    """Return the metric with this name or title, ignoring case.
 
     Raises
     ------
     ArgumentError
-        If the metric is unknown; the message lists those that apply to any of `scored`.
+        If the metric is unknown; the message lists the metrics that at least one of `scored` has.
     """
     titles = {metric.title.casefold(): key for key, metric in METRICS.items()}
     metric_key = name if name in METRICS else titles.get(name.casefold())
@@ -466,6 +467,6 @@ def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
 
 
 def metrics_named(names: str, scored: Iterable[ScoredFile]) -> list[str]:
-    """Return the metrics with these names or titles, which are separated by commas; see :func:`metric_named`."""
+    """Return the metrics with these names or titles, separated by commas; see :func:`metric_named`."""
     scored = list(scored)
     return list(dict.fromkeys(metric_named(name.strip(), scored) for name in names.split(",")))

@@ -150,7 +150,7 @@ def test_wrong_selections_are_refused(studies: tuple[Path, Any], how: dict[str, 
 
 def test_pages_and_published_scores_take_only_a_whole_split(studies: tuple[Path, Any]) -> None:
     part = rb.load(studies[0]).select(limit=3)
-    with pytest.raises(ArgumentError, match="`published` must be left out for a part"):
+    with pytest.raises(ArgumentError, match="`published` must be omitted for a selection"):
         rb.score(probabilities(studies[0], part.info.findings), part, published=True)
     with pytest.raises(ArgumentError, match="`bench` must be a whole split here"):
         rb.convert({}, part)

@@ -76,7 +76,7 @@ def test_tasks_are_scored_compared_and_ranked_by_ratings(tasks) -> None:
     assert "are scored by readers" in call("score", files / "a.jsonl", folder, "--split", "test", expect=1).stderr
     (files.parent / "c-4.1.jsonl").write_text((files / "a.jsonl").read_text())
     refused = call("score", files.parent / "c-4.1.jsonl", folder, *words, expect=1).stderr
-    assert "must have ratings of 'c-4.1', the name of the file, got those of a, b" in refused
+    assert "must have ratings of 'c-4.1', the model named like the file, got those of a, b" in refused
     table = call("score", files / "a.jsonl", folder, *words, "--strata").stdout
     assert "ratings on their scale and percent" in table
     assert table.count("Scores of 5") == 1  # a column for the criteria, with or without strata
@@ -104,7 +104,7 @@ def test_groups_of_patients_are_scored_for_every_kind(world, studies, tasks, tmp
         assert call(*words, "--format", "csv").stdout.startswith("by,group,metric,finding,n,value,low,high,difference,")
     wrong = call(*words, "--bands", "old", expect=1).stderr
     assert "--bands must be increasing numbers, such as 40,65, got 'old'" in wrong
-    assert "must be given with a column of groups" in call(*words[:-2], "--bands", "40", expect=1).stderr
+    assert "needs --by, the column of groups" in call(*words[:-2], "--bands", "40", expect=1).stderr
     assert "because groups consist of patients, got 'task'" in call(*words, "--unit", "task", expect=1).stderr
 
 
