@@ -104,7 +104,7 @@ def test_unsuitable_benchmarks_are_refused(chexpert, studies) -> None:
     areas = rb.score(file, of_chexpert, split="test", readers=True, metric="auroc", n_resamples=50).readers.records
     assert areas[0]["value"] == 1
     assert {row["reader"] for row in areas} == {None}  # readers give no probabilities
-    with pytest.raises(ArgumentError, match="a column of groups, `by`, or with `readers` or `published`"):
+    with pytest.raises(ArgumentError, match=r"`by` \(a column of groups\), `readers` or `published`"):
         rb.score(file, of_chexpert, split="test", metric="f1")
 
 
