@@ -40,7 +40,7 @@ PUBLIC_FILES = ["*.json", "*.md", "manifest/*"]
 
 FORMS = {False: "OWNER/DATASET@REVISION[:SPLIT]", True: "NAME=OWNER/DATASET@REVISION"}
 _WORD = re.compile(
-    r"(?!.*hf_[A-Za-z0-9]{20})"  # a token in the wrong place
+    r"(?!.*hf_[A-Za-z0-9]{20})"  # no token instead of a dataset or revision
     r"(?:(?P<name>\w[\w.-]*)=)?(?P<repo_id>\w[\w.-]*/\w[\w.-]*)@(?P<revision>\w[\w.+/-]*)(?::(?P<split>\w[\w.-]*))?",
     re.ASCII,
 )

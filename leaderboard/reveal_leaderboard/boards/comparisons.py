@@ -49,9 +49,9 @@ def compare_released(
     Returns
     -------
     dict of plain JSON values
-        ``rows`` has, per metric, the macro and then the findings: the released figures ``a`` and ``b``, their
-        difference ``value``, the bounds of its 95% interval (None without one) and ``told_apart``: True if the
-        interval excludes 0. Intervals of findings hold for all findings of a metric together (Bonferroni).
+        ``rows`` has, per metric, the macro and then the findings: the released values ``a`` and ``b``, their difference
+        ``value``, the bounds of its 95% interval (None without an interval), and ``told_apart``: True if the interval
+        excludes 0. Intervals of findings are corrected for the number of findings per metric (Bonferroni).
     """
     compared = list(_compared(a, b, kind))
     n_findings = Counter(

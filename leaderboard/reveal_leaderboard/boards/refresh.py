@@ -110,9 +110,7 @@ def progress(connection: sa.Connection, benchmark: str, version: str) -> Progres
 
 
 def carried_words(connection: sa.Connection, benchmark: str, version: str) -> list[str]:
-    """Return a sentence for each version or board that shares held-out cases with `version`, so that its submissions
-    count.
-    """
+    """Return a sentence on each version or board that shares held-out cases with `version`."""
     return [
         f"{version} shares {percent_text(shared.share, 0)} of its cases with {shared.benchmark} {shared.version}: "
         + (
@@ -185,7 +183,7 @@ def _check_overlaps(connection: sa.Connection, current: sa.Row[Any], version: st
     for (other, _), sentence in overlaps_of(connection, name, version).items():
         if other == name:
             raise RefreshError(
-                f"version {version} must hold out references that no version before it reveals, but {sentence}. Build "
+                f"version {version} must have references that no earlier version reveals, but {sentence}. Build "
                 f"it with --previous and --previous-holdout, or name {name} in its `accepted_overlaps` and restart the "
                 "server"
             )

@@ -133,11 +133,11 @@ class _Errors:
             "choices": [
                 {
                     "value": "position_error", "label": "Position error", "key": "1", "why": "Remark (optional)",
-                    "text": "The place is wrong, but the finding could be there",
+                    "text": "The position is wrong, but possible for this finding",
                 },
                 {
                     "value": "anatomy_error", "label": "Anatomy error", "key": "2", "why": "Remark (optional)",
-                    "text": "The finding cannot be there: anatomy rules it out",
+                    "text": "The position is anatomically impossible for this finding",
                 },
                 NOT_READ,
             ],

@@ -66,7 +66,9 @@ def list_boards(connection: sa.Connection) -> list[BoardRow]:
 
 
 def list_versions(connection: sa.Connection, benchmark: str, *, shown_only: bool = True) -> list[VersionRow]:
-    """Return the versions of a benchmark, oldest first; with `shown_only`, only those that are or were shown."""
+    """Return the versions of a benchmark, oldest first; with `shown_only`, only versions that are or were on the
+    board.
+    """
     query = sa.select(versions).where(versions.c.benchmark == benchmark).order_by(versions.c.added_at)
     if shown_only:
         query = query.where(versions.c.shown_at.is_not(None))

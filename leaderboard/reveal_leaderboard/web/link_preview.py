@@ -195,7 +195,7 @@ class LinkPreviews(Gate):
             return Preview(ENTRY)
         try:
             result = read_shared(self.services, submission, visible.score)
-        except UnknownBenchmarkError:  # as for a board
+        except UnknownBenchmarkError:  # the version is on another server
             return Preview(ENTRY, status=404)
         title = f"{result.model}, {result.team} · {SITE}"
         first = entry_opening(submission, visible.score.version, result)

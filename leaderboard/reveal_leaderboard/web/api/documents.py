@@ -371,7 +371,7 @@ class Board(Document):
     hidden: Annotated[list[str], Field(description="findings with too few cases to show")]
     notes: list[str]
     ranked_at: Moment | None
-    n_items: Annotated[int | None, Field(description="held-out images, studies or tasks")]
+    n_items: Annotated[int | None, Field(description="number of held-out images, studies or tasks")]
     n_patients: Annotated[int | None, Field(description="number of patients; null if each item counts as a patient")]
     chance: Annotated[dict[str, float], Field(description="metric -> expected macro of random answers, a fraction")]
     versions: list[ApiBoardVersion]
