@@ -113,7 +113,7 @@ def test_a_refresh_hands_out_no_budget_again(world: World, tmp_path: Path) -> No
     with world.services.store.write() as connection:
         switch_version(connection, BENCHMARK, "1.1.0", who=ADMIN)
     refused = problem(send(world, tmp_path, 4), 429, "quota")["detail"]
-    assert "2 of 2 used, 2 of them on the same cases in another version" in refused
+    assert "2 of 2 used, of which 2 for the same cases in another version" in refused
     assert send(world, tmp_path, 4, who=world.other).status_code == 202
 
 

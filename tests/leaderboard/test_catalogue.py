@@ -47,9 +47,9 @@ def test_every_server_follows_a_switch_at_once(database_url: str, versions: list
         refresh.switch_version(connection, BENCHMARK, "1.1.0", who="test")
     assert other.current(BENCHMARK).version == "1.1.0"
     lagging = Catalogue(Store(database_url), versions[:1])  # a server that was not given the new folder
-    with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):
+    with pytest.raises(UnknownBenchmarkError, match="Benchmarks on this server: chexlocalize"):
         lagging.current(BENCHMARK)
-    with pytest.raises(UnknownBenchmarkError, match=r"chexlocalize shows 1\.1\.0\. Add its --benchmark folder"):
+    with pytest.raises(UnknownBenchmarkError, match=r"chexlocalize shows version 1\.1\.0: add the --benchmark folder"):
         lagging.check_policy()  # when it starts anew
 
 
@@ -70,7 +70,7 @@ def test_versions_without_recorded_cases_are_logged(
 def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
     catalogue = Catalogue(Store(database_url), [board.published])
     assert catalogue.get(BENCHMARK, "9.9.9") is None
-    with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):
+    with pytest.raises(UnknownBenchmarkError, match="Benchmarks on this server: chexlocalize"):
         catalogue.current("nih")
 
 
@@ -91,10 +91,10 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
     check(database_url, path, "", [old])
     assert caplog.messages == [], "cases enough, and a budget that follows the kind"
     for text, rule in (
-        ("[release]\nplace_cell = 50\n", "must have `release.place_cell` 350, got 50, or five colluding"),
-        ("[release]\nmin_cell = 20\n", "must have `release.min_cell` 30, got 20, or five colluding"),
-        ("[release]\nmin_cell = 50\n", r"must have 350 cases in its average, .*, got \d+, or five"),
-        ("[quota]\ntotal = 2\n", r"`quota.total` 1, got 2, .* gain more than 0.05. Leave out `quota.total`, or accept"),
+        ("[release]\nplace_cell = 50\n", "must have `release.place_cell` 350, got 50; otherwise five colluding"),
+        ("[release]\nmin_cell = 20\n", "must have `release.min_cell` 30, got 20; otherwise five colluding"),
+        ("[release]\nmin_cell = 50\n", r"must have 350 cases in its average .*, got \d+; otherwise five"),
+        ("[quota]\ntotal = 2\n", r"`quota.total` 1, got 2; .* gain more than 0.05. Leave out `quota.total`, or accept"),
     ):
         with pytest.raises(LeakError, match=rule) as leak:
             check(database_url, path, text, [old])
@@ -109,13 +109,13 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
     few = '[exposure]\naccepted_leaks = ["few cases"]\n'
     check(database_url, path, f"{few}[release]\nmin_cell = {most}\n", versions)
     caplog.clear()
-    rule = f"^{BENCHMARK} 1.0.0 must hold out {most + 1} or more, .*, got {most} cases"
+    rule = f"^{BENCHMARK} 1.0.0 must hold out at least {most + 1}, .*, got {most} cases"
     with pytest.raises(TooSmallError, match=rule) as e:
         check(database_url, path, f"{few}[release]\nmin_cell = {most + 1}\n", versions[::-1])
-    assert f"{BENCHMARK} 1.1.0 holds out too little for a board to show any figure" in caplog.messages
+    assert f"{BENCHMARK} 1.1.0 has too small a holdout: a board could never show a score" in caplog.messages
     check(database_url, path, f"{remedy(e.value)}\n{few}", versions)
     few_rows = replace(old, manifest=replace(old.manifest, rows=dict(list(old.manifest.rows.items())[:9])))
-    assert few_rows.too_small_for(30).endswith("No setting allows fewer than 10: hold out more.")
+    assert few_rows.too_small_for(30).endswith("The smallest possible number is 10, so hold out more.")
     # A label needs as many studies without it as with it, and so does a finding of detection on images
     assert [KINDS[name].release.least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
 

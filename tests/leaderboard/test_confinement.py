@@ -356,7 +356,7 @@ def assert_refused(match: str, *arguments: str) -> None:
 
 def test_the_server_refuses_a_folder_with_the_references(board: Board, tmp_path: Path) -> None:
     words = ("serve", "--data", str(tmp_path / "data"), "--benchmark", str(board.holdout))
-    assert_refused("holds the references", *words)
+    assert_refused("contains the references", *words)
 
 
 def test_a_worker_refuses_a_holdout_inside_the_data_folder(board: Board) -> None:

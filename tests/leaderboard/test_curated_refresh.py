@@ -192,7 +192,7 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     second = {submission.model_name: score for submission, score in store.board_rows(NAME, "2.0.0")}
     assert set(second) == set(QUALITIES)
     for score in second.values():
-        assert "5 questions of this one have no answer and are misses" in score.released["note"]
+        assert "5 questions of this version have no answer and count as misses" in score.released["note"]
         assert score.shown_of == score.submission_id
     frozen = {submission.model_name: score.released for submission, score in store.board_rows(NAME, "1.0.0")}
     assert frozen == {name: score.released for name, score in first.items()}

@@ -44,12 +44,12 @@ def test_places_that_a_server_reads_are_refused(board: Board, tmp_path: Path) ->
             open_holdouts(one, shared=[shared], vault=None)
     with pytest.raises(ValueError, match="vault must be outside"):
         open_holdouts(one, shared=[tmp_path], vault=tmp_path / "vault")
-    with pytest.raises(ValueError, match="reads as a program"):
+    with pytest.raises(ValueError, match="in a folder of programs"):
         open_holdouts(one, shared=[], vault=Path(sys.prefix) / "vault")
 
 
 def test_folders_that_are_no_holdout_are_refused(board: Board, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="must be that benchmark, got a folder of 'chexlocalize'"):
+    with pytest.raises(ValueError, match="must be a folder of this benchmark, got a folder of 'chexlocalize'"):
         open_holdouts([("reveal-cxr", board.holdout)], shared=[], vault=None)
     folder = shutil.copytree(board.holdout, tmp_path / "empty")
     shutil.rmtree(folder / "localization")

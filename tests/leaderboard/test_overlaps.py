@@ -68,9 +68,7 @@ def test_a_public_split_of_another_board_tells_references(
 ) -> None:
     labels = labels_of(board, tmp_path / "labels", is_held=False, n=n)
     published = read_published_boards([(board.folder, "holdout"), (labels, "holdout")])
-    rule = (
-        "chexlocalize 1.0.0 must hold out .*, but the public split 'released' of reveal-cxr 1.0.0 reveals references of"
-    )
+    rule = "chexlocalize 1.0.0 must have .*, but the public split 'released' of reveal-cxr 1.0.0 reveals references of"
     with pytest.raises(OverlapError, match=rule) as e:
         serve(database_url, published, '[exposure]\naccepted_overlaps = ["nih"]\n', tmp_path / "settings.toml")
     assert str(e.value).endswith(f'\nbenchmarks.{BENCHMARK}.exposure.accepted_overlaps = ["nih", "{LABELS}"]')
@@ -116,7 +114,8 @@ def test_a_version_that_an_earlier_one_reveals_is_never_shown(database_url: str,
     Catalogue(store, [replace(published[LABELS, "2.0.0"], overlaps=())])  # a start without the other folders
     with store.write() as connection:
         with pytest.raises(
-            RefreshError, match=r"version 2\.0\.0 must hold .*, but the public split 'released' of reveal-cxr"
+            RefreshError,
+            match=r"version 2\.0\.0 must have references .*, but the public split 'released' of reveal-cxr",
         ):
             start_refresh(connection, LABELS, "2.0.0", who="user:admin")
         with pytest.raises(
@@ -141,7 +140,7 @@ def test_boards_of_two_servers_are_compared(database_url: str, board: Board, tmp
     for own, other in ((labels, board.folder), (board.folder, labels)):
         published = read_published_boards([(own, "holdout")], beside=[other])
         with pytest.raises(
-            OverlapError, match=r"reveal-cxr 1\.0\.0 must hold out .*, but the manifest of chexlocalize"
+            OverlapError, match=r"reveal-cxr 1\.0\.0 must have references .*, but the manifest of chexlocalize"
         ):
             serve(database_url, published, "", tmp_path / "settings.toml")
 
@@ -159,7 +158,7 @@ def test_warnings_of_a_start_are_readable_in_the_journal(
     settings = '[quota]\ntotal = 2\n[exposure]\naccepted_leaks = ["more submissions"]\n'
     serve(database_url, published, settings, tmp_path / "settings.toml")
     shared, waiting, leak = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
-    assert re.match(r"reveal-cxr holds out (\d+) of the \1 cases of chexlocalize, too: budgets", shared)
+    assert re.match(r"reveal-cxr also holds out (\d+) of the \1 cases of chexlocalize: budgets", shared)
     assert waiting.startswith("the public folder of chexlocalize 1.1.0 reveals references of chexlocalize 1.0.0; see")
     assert leak == "colluding teams can gain more than 0.05 on chexlocalize 1.0.0: more submissions"
 
@@ -193,7 +192,8 @@ def test_a_public_split_with_held_out_patients_is_refused(database_url: str, boa
     holdouts = open_holdouts([(BENCHMARK, board.holdout)], shared=[], vault=tmp_path / "vault")
     register_patients(store, holdouts, key)
     with pytest.raises(
-        OverlapError, match=r"chexlocalize 1\.0\.0 must hold out .* reveals references of 1 of \d+ held-out patients"
+        OverlapError,
+        match=r"chexlocalize 1\.0\.0 must have references .* reveals references of 1 of \d+ held-out patients",
     ):
         serve(database_url, published, "", tmp_path / "settings.toml")
 
@@ -240,7 +240,7 @@ def test_budgets_carry_over_by_the_share_of_cases(database_url: str) -> None:
     assert balance.why.startswith("Scored submissions left for your team: 3 of 3")
     with world.store.read() as connection:
         used_up = quota.balance(connection, "team1", "bench", "3.0", world.settings)
-    assert "(3 of 3 used, 3 of them on the same cases in another version or on another board)" in used_up.why
+    assert "(3 of 3 used, of which 3 for the same cases in another version or on another board)" in used_up.why
 
 
 CONTAINED = {"bench": digests("x", "y"), "other": digests("x", "y", "z", "v")}
@@ -284,7 +284,7 @@ def test_a_small_board_that_is_used_up_closes_a_large_one_for_the_team(database_
     with world.store.read() as connection:
         balance = quota.balance(connection, "team1", "large", "1.0", world.settings)
     assert (balance.total, balance.carried, balance.left) == (2, 0, 0)
-    assert balance.why.endswith("for the cases that the board of bench holds out, too (2 of 2 used).")
+    assert balance.why.endswith("for the cases that this board shares with bench (2 of 2 used).")
 
 
 def test_the_meter_counts_answers_on_the_same_cases(database_url: str) -> None:

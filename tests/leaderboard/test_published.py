@@ -62,10 +62,12 @@ def test_a_findings_benchmark(studies: Path) -> None:
 
 def test_a_split_with_references_is_refused(board: Board, studies: Path) -> None:
     for folder in (board.folder, studies):
-        with pytest.raises(ValueError, match="holds the references of split 'released', which a leaderboard's server"):
+        with pytest.raises(
+            ValueError, match="contains the references of split 'released', which a leaderboard's server"
+        ):
             read_published(folder, "released")
     for folder in (board.holdout, studies.with_name("private")):
-        with pytest.raises(ValueError, match="holds the references of split 'holdout'"):
+        with pytest.raises(ValueError, match="contains the references of split 'holdout'"):
             read_published(folder, "holdout")
 
 
@@ -86,7 +88,7 @@ def test_a_split_with_references_is_refused(board: Board, studies: Path) -> None
 def test_a_file_of_the_split_anywhere_else_is_refused(copy: Path, place: str) -> None:
     (copy / place).parent.mkdir(parents=True, exist_ok=True)
     (copy / place).write_bytes(b"")
-    with pytest.raises(ValueError, match="holds the references of split 'holdout'"):
+    with pytest.raises(ValueError, match="contains the references of split 'holdout'"):
         read_published(copy, "holdout")
 
 
@@ -128,7 +130,7 @@ def test_what_is_no_board_is_refused(board: Board, copy: Path, tmp_path: Path) -
     info = copy / "manifest" / "benchmark.json"
     raw = json.loads(info.read_text())
     info.write_text(json.dumps({**raw, "benchmark": "rexecution"}))
-    with pytest.raises(ValueError, match=r"holds the references of split 'holdout'.* has values in asked"):
+    with pytest.raises(ValueError, match=r"contains the references of split 'holdout'.* has values in asked"):
         read_published(copy, "holdout")
     info.write_text(json.dumps({**raw, "benchmark": "own-data"}))
     with pytest.raises(ValueError, match=r"`benchmark` must be one of chexlocalize, .*, got 'own-data'"):
@@ -141,6 +143,6 @@ def test_versions_of_one_benchmark_are_served_side_by_side(board: Board, studies
     boards = read_published_boards([(board.folder, "holdout"), (copy, "holdout"), (studies, "holdout")])
     assert list(boards) == [("chexlocalize", "1.0.0"), ("chexlocalize", "1.1.0"), ("reveal-cxr", "2.0.0")]
     with pytest.raises(
-        ValueError, match=r"each version of a benchmark must be served once: .* both chexlocalize 1\.0\.0"
+        ValueError, match=r"each version of a benchmark must be given once: .* both chexlocalize 1\.0\.0"
     ):
         read_published_boards([(board.folder, "holdout"), (board.folder, "holdout")])

@@ -109,7 +109,7 @@ def test_the_board_has_a_total_for_all_teams(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=10, per_day=10, board_total=2))
     world.add()
     world.add(team_id="team2", user_id="user2")
-    with pytest.raises(QuotaExceededError, match="which all teams share, are used"):
+    with pytest.raises(QuotaExceededError, match="for these cases are used"):
         world.add(sha256=sha(3))
 
 

@@ -173,7 +173,7 @@ def test_finding_of_few_localizations_counts_only_in_average() -> None:
         0.6,
     )  # (210/350 + 0/349) / 2
     assert (score.shown, score.hidden) == (("A", "B"), ())
-    assert score.note == "All findings are shown. Findings with fewer than 350 cases count in the averages only: B."
+    assert score.note == "All findings are shown. Findings with fewer than 350 cases count only in averages: B."
 
 
 def test_overlap_needs_more_cases() -> None:

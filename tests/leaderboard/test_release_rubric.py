@@ -120,7 +120,7 @@ def test_two_systems_are_compared_by_criteria() -> None:
 
 def test_kinds_do_not_mix() -> None:
     cases = CaseRows((), [], [], [], [], [], {}, ())
-    with pytest.raises(ValueError, match="must answer one kind of benchmark, got both tasks and localization"):
+    with pytest.raises(ValueError, match="must belong to one kind of benchmark, got tasks and localization"):
         rank_document({"a": rows(), "b": cases}, POLICY)
 
 

@@ -38,7 +38,7 @@ def test_what_both_versions_ask_is_scored_and_the_rest_is_told(
     kept = read_canonical(canonical, manifest)
     assert len(kept) == len(upload.read_text().splitlines()) - n_gone
     note = _with_coverage(outcome(), parsed.report).released.note
-    assert f"{n_new} questions of this one have no answer and are misses." in note
+    assert f"{n_new} questions of this version have no answer and count as misses." in note
     assert f"{n_gone} predictions on images that are not in this version are left out." in note
 
 

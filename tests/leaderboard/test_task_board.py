@@ -122,7 +122,7 @@ def test_answers_are_not_scored_against_the_tasks_of_another_version(room: Room)
         boards.register_version(connection, BENCHMARK, "2.0.0", "holdout", {})
         room.queue.put(connection, "rescore", BENCHMARK, "1.0.0", submission.id)
     room.worker.run(once=True)
-    assert "must be answered and scored again" in room.store.events_of(submission.id)[-1].why
+    assert "must be answered and rated again" in room.store.events_of(submission.id)[-1].why
     assert room.status(submission) == "scored"
 
 

@@ -132,7 +132,7 @@ def test_what_may_not_be_sent_now_is_not_kept(intake: Intake, write_file: WriteF
 
 
 def test_boards_that_are_not_there(intake: Intake, write_file: WriteFile) -> None:
-    with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):
+    with pytest.raises(UnknownBenchmarkError, match="Benchmarks on this server: chexlocalize"):
         send(intake, write_file(), benchmark="nih")
     with pytest.raises(UnknownBenchmarkError):
         intake.lint(write_file(), "nih", name="x", allow_missing=False)

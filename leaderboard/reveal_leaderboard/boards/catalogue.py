@@ -1,16 +1,17 @@
-"""Public side of the benchmarks that a server has, and the version that each board shows.
+"""The public datasets of a server's benchmarks, the version that each board shows, and the checks before a server
+starts.
 
 Conventions
 -----------
-A web process has only the *public folder* of a benchmark, which contains the questions of the scored split
-(``manifest/<split>.parquet``) and may contain its inputs (``holdout_inputs``). Nothing else of that split may be in it,
-because a server that could open a reference could reveal it. So a folder is searched before it is served, by the rule
-by which a build leaves references out.
+A web process has only the *public folder* of a benchmark. It contains the questions of the scored split
+(``manifest/<split>.parquet``) and may contain its inputs (``holdout_inputs``). Nothing else of that split may be in the
+folder, because a server that can open a reference can reveal it. So each folder is searched before it is served, by the
+rules by which a build leaves references out.
 
-A server has the public folders of every version that it may show. The database (table `boards`) names the version that
-a board shows and that submissions go to, so that all servers switch at the same moment; see
-:mod:`reveal_leaderboard.boards.refresh`. A benchmark may be served in several versions at once, so a board is
-identified by its name and version.
+A server has the public folder of every version that it may show. The database (table `boards`) contains the version
+that a board shows and that accepts submissions, so that all servers switch at the same time
+(:mod:`reveal_leaderboard.boards.refresh`). A server may have several versions of a benchmark, so a board is identified
+by benchmark and version.
 """
 
 from __future__ import annotations
@@ -46,21 +47,22 @@ log = logging.getLogger(__name__)
 
 
 class UnknownBenchmarkError(ValueError):
-    """Error for a benchmark that is not served."""
+    """The server does not have the benchmark, or not the requested version."""
 
 
 class TooSmallError(ValueError):
-    """Error for a holdout so small that its board could show nothing."""
+    """The holdout is so small that its board could never show a score."""
 
 
 class LeakError(ValueError):
-    """Error for a board on which colluding teams could learn too much, which the settings do not accept."""
+    """Colluding teams could learn too much on a board, and the settings do not accept this."""
 
 
 class Catalogue:
-    """The `published` benchmarks; the board of a new benchmark starts with its first listed version.
+    """The public datasets of a server, and the boards in the database; a new board starts with the first listed
+    version.
 
-    With `checked`, :meth:`check_policy` comes before anything is recorded, so that a refused version opens no board.
+    With `checked`, :meth:`check_policy` runs before anything is recorded, so that a refused version opens no board.
     """
 
     def __init__(self, store: Store, published: Iterable[Published], *, checked: bool = False) -> None:
@@ -76,7 +78,7 @@ class Catalogue:
         with store.write() as connection:
             for one in self._known.values():
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
-        with store.write() as connection:  # apart from the chain of events, which is locked after boards
+        with store.write() as connection:  # a second transaction, because the chain of events must be locked last
             for one in self._known.values():
                 if one.scored_by == "program":
                     cases.register_cases(connection, *one.key, one.held_out)
@@ -91,8 +93,8 @@ class Catalogue:
             )
 
     def _revealing(self, connection: sa.Connection, one: Published) -> dict[BoardKey, str]:
-        """Return the folders that reveal references of a version, also those that are not served now, without accepted
-        ones.
+        """Return the public folders that reveal references of a version, without accepted ones; includes folders no
+        longer served.
         """
         accepted = self.store.settings.of(one.name).exposure.accepted_overlaps
         recorded = cases.overlaps_of(connection, *one.key).items()
@@ -100,7 +102,7 @@ class Catalogue:
         return away | {row.other: row.sentence for row in self._not_accepted(one) if row.holdout == one.key}
 
     def _with_patients(self, connection: sa.Connection, one: Published) -> Published:
-        """Return a version with further overlaps, by the patients of its holdout that a worker recorded."""
+        """Return a version with the overlaps of patients, if a worker recorded the patients of its holdout."""
         patients = cases.patients_of(connection, *one.key)
         known = {_other(one, overlap) for overlap in one.overlaps}
         others = [other.cases for key, other in self._known.items() if key not in {one.key, *known}] if patients else []
@@ -109,22 +111,22 @@ class Catalogue:
         return replace(one, overlaps=(*one.overlaps, *(overlap for overlap in further if overlap is not None)))
 
     def check_policy(self) -> None:
-        """Refuse a board whose version is missing or could never show a score; a new board shows its first version.
+        """Refuse boards that miss their folder, could never show a score, or disclose too much.
 
-        An accepted leak (see "What colluding teams can learn" in the operator's guide) is logged as a warning, and so
-        are rules that another version breaks.
+        Accepted leaks (see "What colluding teams can learn" in the operator's guide) and broken rules of versions that
+        are not shown are logged as warnings.
 
         Raises
         ------
         UnknownBenchmarkError
-            If the folder of the version that a board shows is missing.
+            If the public folder of a board's version is missing.
         TooSmallError
-            If its holdout is too small for any score.
+            If the holdout is too small for any score.
         LeakError
-            If colluding teams could gain more than 0.05, and the settings do not accept that.
+            If colluding teams could gain more than 0.05, and the settings do not accept this.
         OverlapError
-            If another board's public folder, or that of a version shown before, reveals its references, and the
-            settings do not accept that.
+            If the public folder of another board or of an earlier version reveals references of a board, and the
+            settings do not accept this.
         """
         with self.store.read() as connection:
             rows = {name: boards.board(connection, name) for name in self.names}
@@ -132,20 +134,24 @@ class Catalogue:
         visible = {(name, row.version if row else self.versions(name)[0].version) for name, row in rows.items()}
         frozen = {(row.benchmark, row.version) for row in versions if row.frozen_at is not None}
         for name, version in sorted(visible - self._known.keys()):
-            raise UnknownBenchmarkError(f"the board of {name} shows {version}. Add its --benchmark folder")
+            raise UnknownBenchmarkError(
+                f"the board of {name} shows version {version}: add the --benchmark folder of this version"
+            )
         for one in self._known.values():
             settings = self.store.settings.of(one.name)
-            if one.key not in frozen:  # a version that is over may be published
+            if one.key not in frozen:  # a frozen version may be published
                 self._check_overlaps(one, frozen if one.key in visible else set())
             rule = one.too_small_for(settings.release.min_cell)
             if rule and one.key in visible:
                 raise TooSmallError(f"{one.name} {one.version} {rule}")
             if rule:
-                log.warning("%s %s holds out too little for a board to show any figure", one.name, one.version)
+                log.warning("%s %s has too small a holdout: a board could never show a score", one.name, one.version)
             _check_leaks(one, settings, is_visible=one.key in visible)
 
     def _check_overlaps(self, one: Published, shown_before: Collection[BoardKey]) -> None:
-        """Raise OverlapError for other boards, and for earlier versions if `one` is shown; warn of waiting versions."""
+        """Raise OverlapError for overlaps with other boards and, if `one` is shown, with earlier versions; otherwise
+        warn.
+        """
         for overlap in self._not_accepted(one):
             other = _other(one, overlap)
             if other[0] == one.name and other not in shown_before:
@@ -158,9 +164,9 @@ class Catalogue:
             accepted = [*self.store.settings.of(one.name).exposure.accepted_overlaps, other[0]]
             remedy = setting_remedy(one.name, "exposure", "accepted_overlaps", accepted)
             raise OverlapError(
-                f"{' '.join(overlap.holdout)} must hold out references that no other board reveals, but "
-                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it, which "
-                f"the board then says: {remedy}"
+                f"{' '.join(overlap.holdout)} must have references that no other board reveals, but "
+                f"{overlap.sentence}. Hold out other patients, serve only one of the two boards, or accept the "
+                f"overlap, which the board then states: {remedy}"
             )
 
     def _not_accepted(self, one: Published) -> list[Overlap]:
@@ -173,7 +179,7 @@ class Catalogue:
         Raises
         ------
         UnknownBenchmarkError
-            If `name` is not served, or not in that version.
+            If the server does not have the benchmark, or not the version on its board.
         """
         if name in self.names:
             with self.store.read() as connection:
@@ -181,19 +187,19 @@ class Catalogue:
             known = None if board is None else self._known.get((name, board.version))
             if known is not None:
                 return known
-        raise UnknownBenchmarkError(f"This board serves: {', '.join(self.names)}.")
+        raise UnknownBenchmarkError(f"Benchmarks on this server: {', '.join(self.names)}.")
 
     def get(self, name: str, version: str) -> Published | None:
-        """Return one version, if its public folder is here."""
+        """Return a version; None if this server does not have its public folder."""
         return self._known.get((name, version))
 
     def versions(self, name: str) -> list[Published]:
-        """Return every available version, in the order given."""
+        """Return the versions of a benchmark whose folders this server has, in the order of its options."""
         return [one for (of, _), one in self._known.items() if of == name]
 
 
 def journal_words(store: Store, published: Iterable[Published]) -> list[str]:
-    """Return the names and versions that a server's log prints, apart from the names of benchmarks."""
+    """Return the names and versions that a server's log may contain, besides the names of its benchmarks."""
     with store.read() as connection:
         keys = cases.versions_without_cases(connection)
     for one in published:
@@ -203,25 +209,28 @@ def journal_words(store: Store, published: Iterable[Published]) -> list[str]:
 
 NO_CASES = FolderCases("", "", "all")
 SIMULATED = ReleasePolicy()
-"""The policy with which five colluding teams gained at most 0.05, see "What colluding teams can learn"."""
+"""The release policy with which five colluding teams gained at most 0.05 in simulations."""
 
 
 def _check_leaks(one: Published, settings: BenchmarkSettings, *, is_visible: bool) -> None:
-    """Raise LeakError for leaks of a visible board that the settings do not accept; warn of others."""
+    """Raise LeakError for leaks of a shown board that the settings do not accept; warn of other leaks."""
     leaks, accepted = one.leaks(settings), settings.exposure.accepted_leaks
     rules = ", and ".join(leaks.values())
     if is_visible and not set(leaks) <= set(accepted):
         remedy = setting_remedy(one.name, "exposure", "accepted_leaks", list(leaks))
-        instead = "Leave out `quota.total`, or accept that: " if "more submissions" in leaks else "Accept that: "
+        instead = "Leave out `quota.total`, or accept this: " if "more submissions" in leaks else "Accept that: "
         raise LeakError(
-            f"{one.name} {one.version} {rules}, or five colluding teams can gain more than 0.05. {instead}{remedy}"
+            f"{one.name} {one.version} {rules}; otherwise five colluding teams could gain more than 0.05. "
+            f"{instead}{remedy}"
         )
     for reason in leaks:
         log.warning("colluding teams can gain more than 0.05 on %s %s: %s", one.name, one.version, reason)
 
 
 def setting_remedy(benchmark: str, table: str, name: str, value: object) -> str:
-    """Return how to write a benchmark's setting into the file of --settings; the last line goes above any [table]."""
+    """Return a sentence on how to set a benchmark's setting in the settings file; a top-level key must be above any
+    [table].
+    """
     head = f"benchmarks.{benchmark}.{table}"
     where = f"set `{name}` in its table [{head}] or, if there is none, write above its first [table]"
     return f"in the file of --settings, {where}:\n{head}.{name} = {json.dumps(value)}"
@@ -232,21 +241,22 @@ BoardKey = tuple[str, str]
 
 
 MANIFEST, INPUTS = "manifest", "holdout_inputs"
-"""The folders that may hold files of the scored split."""
+"""Folders that may contain files of the scored split."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Public side of a benchmark at one version: its folder, and the questions of the scored split.
+    """Public dataset of a version of a benchmark: its folder, and the questions of the scored split.
 
     Attributes
     ----------
     folder : the public dataset folder
-    info : contents of its ``benchmark.json``
+    info : content of the folder's ``benchmark.json``
     manifest : manifest of the scored split, parsed by the benchmark's kind
-    kind : key of KINDS
-    cases : digests of the held-out cases and, if several boards are served, of those that the folder reveals
-    overlaps : references of holdouts that public folders reveal, if this version's holdout or folder is concerned
+    kind : key of `KINDS`
+    cases : digests of the held-out cases and, if several boards are served, of the cases whose references the folder
+        reveals
+    overlaps : overlaps in which this version's holdout is revealed, or its folder reveals another holdout
     """
 
     folder: Path
@@ -288,13 +298,13 @@ class Published:
 
     @property
     def title(self) -> str:
-        """Name of the benchmark for people."""
+        """Title of the benchmark."""
         return self.benchmark.title
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Vocabulary, in the order of tables: the benchmark's findings or labels; for a tasks-type benchmark, the
-        criteria of the rubric and the categories of tasks.
+        """The benchmark's findings or labels, in the order of tables; for a tasks-type benchmark, the rubric's criteria
+        and the categories of tasks.
         """
         return KINDS[self.kind].questions.scope(self.manifest)[0]
 
@@ -310,31 +320,30 @@ class Published:
 
     @property
     def scored_by(self) -> str:
-        """The scorer: "program" or "readers"."""
+        """Who scores submissions: "program" or "readers"."""
         return KINDS[self.kind].scoring.scored_by
 
     def too_small_for(self, min_cell: int) -> str:
-        """Return why this version's board could never show a score, with the remedy; empty if the manifest is large
-        enough.
-        """
+        """Return the reason and remedy if this version's board could never show a score; empty if it could."""
         kind = KINDS[self.kind]
         (n, what), least = kind.release.largest_cell(self.manifest), kind.release.least_items(min_cell)
         if n >= least:
             return ""
         both = ", both with the finding and without it" if kind.release.requires_negatives else ""
         why = (
-            f"must hold out {least} or more, or no score can ever be shown, got {n} {what}: `release.min_cell` is "
-            f"{min_cell}, the fewest {self.items} that a score needs{both}."
+            f"must hold out at least {least}, or no score can ever be shown, got {n} {what}: a score needs "
+            f"`release.min_cell` = {min_cell} {self.items}{both}."
         )
         if n < kind.release.least_items(LEAST_CELL):
-            return f"{why} No setting allows fewer than {kind.release.least_items(LEAST_CELL)}: hold out more."
+            return f"{why} The smallest possible number is {kind.release.least_items(LEAST_CELL)}, so hold out more."
         remedy = setting_remedy(self.name, "release", "min_cell", LEAST_CELL)
-        return f"{why} Hold out more, or allow small cells (`bands` then begin with that number): {remedy}"
+        return f"{why} Hold out more, or allow fewer cases (`bands` then begin with this number): {remedy}"
 
     def leaks(self, settings: BenchmarkSettings) -> dict[str, str]:
-        """Return reason -> rule for each reason of LEAKS why colluding teams could gain more than 0.05 on a board.
+        """Return reason -> broken rule for each reason in `LEAKS` why colluding teams could gain more than 0.05 on this
+        board.
 
-        The cases that a board needs do not depend on its settings: a setting that asks for fewer is itself a reason.
+        The required numbers of cases do not depend on the settings: a setting with a smaller number is itself a reason.
         """
         if self.scored_by != "program":
             return {}
@@ -351,7 +360,7 @@ class Published:
         if n is not None and self.info.asks == "all":
             few.append("must ask only for findings that are present, or its number of cases is unknown")
         elif n is not None and n < least:
-            few.append(f"must have {least} cases in its average, each counted by its weight, got {n:.0f}")
+            few.append(f"must have {least} cases in its average (each counted by its weight), got {n:.0f}")
         if few:
             leaks["few cases"] = ", and ".join(few)
         return leaks
@@ -366,7 +375,7 @@ class Published:
         return self.info.synthetic
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of this version that outlive its folder: plain JSON values, all public."""
+        """Return the public facts of this version that the database stores, as plain JSON values."""
         return {
             "kind": self.kind,
             "findings": list(self.findings),
@@ -376,18 +385,18 @@ class Published:
 
     @property
     def manifest_file(self) -> Path:
-        """Manifest of the split as Parquet."""
+        """File of the split's manifest (Parquet)."""
         return self.folder / MANIFEST / f"{self.split}.parquet"
 
 
 def read_published(folder: Path, split: str, key: bytes = b"") -> Published:
-    """Read the public side of a benchmark; ids of its cases are hashed under `key`.
+    """Read the public dataset of a benchmark; `key` is the key of the digests of its cases' ids.
 
     Raises
     ------
     ValueError
-        If the folder is not a dataset folder, lacks the split, belongs to an unknown benchmark, or contains any of the
-        split's references.
+        If the folder is not a dataset folder, does not contain the split, is of an unknown benchmark, or contains
+        references of the split.
     """
     folder = Path(folder)
     info = read_folder_info(folder)
@@ -401,17 +410,17 @@ def read_published(folder: Path, split: str, key: bytes = b"") -> Published:
 def read_published_boards(
     folders: Iterable[tuple[Path, str]], beside: Iterable[Path] = (), key: bytes = b""
 ) -> dict[BoardKey, Published]:
-    """Read several (folder, split) by :func:`read_published`, with the overlaps between them.
+    """Read several (folder, split) pairs by :func:`read_published`, and find the overlaps between them.
 
     Parameters
     ----------
     folders, key : as in :func:`read_published`
-    beside : public folders of boards that other servers of the same operator serve
+    beside : public folders of boards on other servers of the same operator
 
     Raises
     ------
     ValueError
-        If :func:`read_published` refuses a folder, or if two folders contain the same version of a benchmark.
+        If :func:`read_published` refuses a folder, or two folders contain the same version of a benchmark.
     """
     boards: dict[BoardKey, Published] = {}
     for folder, split in folders:
@@ -419,8 +428,9 @@ def read_published_boards(
         other = boards.setdefault(published.key, published)
         if other is not published:
             name, version = published.key
-            raise ValueError(f"each version of a benchmark must be served once: {folder} and {other.folder} are both "
-                             f"{name} {version}")  # fmt: skip
+            raise ValueError(f"each version of a benchmark must be given once: {folder} and {other.folder} are both "
+        f"{name} "
+        f"{version}")  # fmt: skip
     elsewhere = [cases for cases in cases_by_version(beside, key) if cases.key not in boards]
     if len(boards) + len(elsewhere) < 2:
         return boards
@@ -429,8 +439,8 @@ def read_published_boards(
     for own, theirs in itertools.product(here.values(), elsewhere):
         if shared := find_shared(own, theirs):
             log.warning(
-                "%s holds out %d of the %d cases of %s, too: budgets count on both boards only if one server or "
-                "database serves them",
+                "%s also holds out %d of the %d cases of %s: budgets count on both boards only if they share a "
+                "server or database",
                 theirs.benchmark,
                 shared.n,
                 shared.n_held,
@@ -445,7 +455,9 @@ def read_published_boards(
 
 
 def _overlaps(one: FolderCases, here: Iterable[FolderCases], elsewhere: Sequence[FolderCases]) -> tuple[Overlap, ...]:
-    """Return what other folders reveal about a board, and what its own folder reveals about boards elsewhere."""
+    """Return the overlaps in which other folders reveal a board's references, or its folder reveals those of other
+    boards.
+    """
     pairs = [(one, other) for other in (*here, *elsewhere) if other.key != one.key]
     overlaps = (find_overlap(*pair) for pair in (*pairs, *((other, one) for other in elsewhere)))
     return tuple(overlap for overlap in overlaps if overlap is not None)
@@ -464,7 +476,7 @@ def _kind(folder: Path, info: FolderInfo) -> str:
 def _check_no_references(folder: Path, split: str) -> None:
     """Refuse a folder that contains references of `split`.
 
-    The only files of `split` in the folder may be its manifest and inputs, and neither may contain references.
+    The folder may contain only the manifest and the inputs of `split`, and neither may contain references.
     """
     rule = f"the references of split {split!r}, which a leaderboard's server must not see"
     for path in sorted(folder.rglob("*")):
@@ -472,16 +484,14 @@ def _check_no_references(folder: Path, split: str) -> None:
             continue
         place = path.relative_to(folder)
         if place != Path(MANIFEST, f"{split}.parquet") and (place.parts[0], path.suffix) != (INPUTS, ".parquet"):
-            raise ValueError(f"{folder} holds {rule}: {place.as_posix()}")
+            raise ValueError(f"{folder} contains {rule}: {place.as_posix()}")
         columns = _forbidden_columns(folder, path)
         if columns:
-            raise ValueError(f"{folder} holds {rule}: {place.as_posix()} has values in {', '.join(columns)}")
+            raise ValueError(f"{folder} contains {rule}: {place.as_posix()} has values in {', '.join(columns)}")
 
 
 def _forbidden_columns(folder: Path, shard: Path) -> list[str]:
-    """Return the columns of a file with values that neither a manifest nor inputs may contain; columns of images are
-    not checked.
-    """
+    """Return columns with values that neither manifest nor inputs may contain; columns of images are not checked."""
     import pyarrow.parquet as pq
 
     from reveal_bench.dataset.tables import input_rule, open_folder

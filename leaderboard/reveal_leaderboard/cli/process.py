@@ -1,12 +1,13 @@
-"""The process of a server or worker: its scratch folder, its lock on the data folder, and its cleanup.
+"""Set up the process of a server or worker: scratch folder, lock on the data folder, log, and orderly end.
 
-Nothing heavy is imported at the top: a server confines its process before libraries start threads.
+Heavy modules are imported inside functions, because a server must confine its process before libraries start threads.
 
-A scratch folder is removed after its process ends, however it ends. A running process holds a lock (flock) on its
-folder, which the kernel releases when the process ends. So an unlocked folder with such a name was left by a killed
-process, and the next process to start removes it. Process ids would not do instead of locks: ids are reused, and mean
-nothing in another container that shares the parent folder. Only folders of this name, owned by the same user, directly
-in the parent folder are removed; links are not followed. If the file system has no such locks, nothing is removed.
+A scratch folder is removed after its process ends, even if the process is killed. A running process has a lock (flock)
+on its folder, which the kernel releases when the process ends. So an unlocked scratch folder was left by a killed
+process, and the next process that starts removes it. Process ids could not replace locks, because ids are reused and
+differ between containers that share the parent folder. Only folders with a scratch folder's name, owned by the same
+user and directly in the parent folder, are removed; links are not followed. If the file system has no locks, nothing is
+removed.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ import typer
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-Host = Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback one.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback address.")]
 Port = Annotated[int, typer.Option(min=0, max=65535)]
-Proxies = Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")]
+Proxies = Annotated[int, typer.Option(min=0, help="Number of trusted proxies in front of the server.")]
 
 AsRoot = Annotated[
-    bool, typer.Option("--as-root", envvar="REVEAL_AS_ROOT", help="Accept to run as root outside a container.")
+    bool, typer.Option("--as-root", envvar="REVEAL_AS_ROOT", help="Allow running as root outside a container.")
 ]
 
 END_SECONDS = 20
-"""Time for requests in progress to finish after a signal to end."""
+"""Seconds in which requests in progress may finish after a signal to end."""
 PREFIX = "reveal-scratch-"
 CONTAINER_FILES = Path("/.dockerenv"), Path("/run/.containerenv")
 UID_MAP = Path("/proc/self/uid_map")
 WHOLE_SYSTEM = ["0", "0", str((1 << 32) - 1)]
-"""Map of users of a process that is in no user namespace: first, first outside, number."""
+"""User id map of a process outside user namespaces: first id inside, first id outside, number of ids."""
 
 log = logging.getLogger(__name__)
 
 
 def log_to_stderr(known: Iterable[str] = ()) -> None:
-    """Write the journal to standard error; `known` words and names of benchmarks are printed unchanged."""
+    """Write the log to standard error; `known` words and names of benchmarks are printed unchanged."""
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_leaderboard.custody.confinement import CHILDREN_GAPS
     from reveal_leaderboard.custody.server import GAPS
@@ -59,20 +60,20 @@ def log_to_stderr(known: Iterable[str] = ()) -> None:
 
 
 def check_user(as_root: bool) -> None:
-    """Refuse to run as the system's root, who may read every file of it; a container's root sees the container only."""
+    """Refuse to run as the system's root, who can read every file; the root of a container sees only the container."""
     if os.geteuid() == 0 and not as_root and not _is_in_container():
-        words = "a server must not run as root, who can read /etc/shadow: start it as a user of its own, or accept it"
+        words = "a server must not run as root, who can read all files: start it as a separate user, or pass --as-root"
         raise typer.BadParameter(words, param_hint="--as-root")
 
 
 def _is_in_container() -> bool:
-    """Return True in Docker, Podman, Kubernetes, a container that says so, or a user namespace."""
+    """Return True in Docker, Podman, Kubernetes, a container with the variable `container`, or a user namespace."""
     signs = any(name in os.environ for name in ("container", "KUBERNETES_SERVICE_HOST"))
     return signs or any(file.exists() for file in CONTAINER_FILES) or UID_MAP.read_text().split() != WHOLE_SYSTEM
 
 
 def check_auth(auth: str, host: str, proxies: int) -> None:
-    """Refuse options that would give access to people without permission."""
+    """Refuse options that would let people in without permission."""
     from reveal_leaderboard.web.sign_in_modes import ModeError, check_mode
 
     try:
@@ -82,13 +83,13 @@ def check_auth(auth: str, host: str, proxies: int) -> None:
 
 
 def secret_files() -> list[Path]:
-    """Return the files of secrets that the environment names."""
+    """Return the files of secrets to which environment variables refer."""
     return [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
 
 
 def run_server(application: FastAPI, host: str, port: int, proxies: int) -> None:
-    """Serve until a signal ends it; the address is printed once the server answers."""
-    import uvicorn  # after confinement, which then also binds libraries' threads
+    """Serve until a signal ends the process; print the address once the server answers."""
+    import uvicorn  # imported after confinement, so that libraries' threads are confined as well
 
     from reveal_leaderboard.web.connections import BACKLOG, limited_protocol, open_connections
 
@@ -107,22 +108,22 @@ def run_server(application: FastAPI, host: str, port: int, proxies: int) -> None
         http=limited_protocol(open_connections(proxies)),
         ws="none",
         backlog=BACKLOG,
-        log_config=None,  # uvicorn's own would print tracebacks beside the journal
+        log_config=None,  # uvicorn's own log would print tracebacks beside the JSON lines
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=END_SECONDS,  # without it, a client who does not read keeps the server from ending
-        timeout_keep_alive=75,  # longer than proxies' timeouts, otherwise a request may meet a closing connection
+        timeout_graceful_shutdown=END_SECONDS,  # otherwise a client that does not read would keep the server running
+        timeout_keep_alive=75,  # longer than proxies' timeouts, so that no request meets a closing connection
     )
     server = AnnouncingServer(config)
-    with suppress(KeyboardInterrupt):  # raised again after an orderly end
+    with suppress(KeyboardInterrupt):  # the signal, raised again after an orderly end
         server.run()
     if not server.started:
-        raise SystemExit(3)  # not 0, so that a supervisor restarts it
+        raise SystemExit(3)  # not 0, so that a supervisor restarts the server
 
 
 def lock_folder(data: Path) -> BinaryIO:
-    """Prevent a second server on the same folder; the kernel releases the lock when this process ends."""
+    """Lock the data folder against a second server; the kernel releases the lock when this process ends."""
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = (data / "server.lock").open("ab")
@@ -137,26 +138,26 @@ def lock_folder(data: Path) -> BinaryIO:
 
 
 def live_in(data: Path) -> None:
-    """Make libraries write their files to a folder below `data`, and change to that folder."""
+    """Let libraries write their files to a folder below `data`, and make it the working folder."""
     home = data / "server"
     shutil.rmtree(home, ignore_errors=True)  # left by a killed server
     for name in ("TMPDIR", "GRADIO_TEMP_DIR", "HOME", "HF_HOME", "XDG_CACHE_HOME"):
         folder = home / name.lower()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ[name] = str(folder)
-    tempfile.tempdir = None  # read again from TMPDIR
+    tempfile.tempdir = None  # makes Python read TMPDIR again
     os.chdir(home)
 
 
 @contextmanager
 def scratch_folder(place: Path | None = None) -> Iterator[Path]:
-    """Yield a folder for this process's scratch files; folders of killed processes beside it are removed first.
+    """Yield a folder for this process's scratch files, after removing the folders of killed processes.
 
-    Until the block ends, Python's temporary files go there by default, too.
+    Until the block ends, the folder is also Python's default for temporary files.
 
     Parameters
     ----------
-    place : parent folder of the scratch folder; by default the system's folder for temporary files (``TMPDIR``)
+    place : parent folder of the scratch folder; default: the system's folder for temporary files (``TMPDIR``)
     """
     place = Path(tempfile.gettempdir() if place is None else place)
     for left in remove_abandoned(place):
@@ -172,7 +173,7 @@ def scratch_folder(place: Path | None = None) -> Iterator[Path]:
 
 
 def remove_abandoned(place: Path) -> list[Path]:
-    """Remove the scratch folders in `place` whose processes are gone; return them."""
+    """Remove the scratch folders in `place` whose processes have ended, and return these folders."""
     removed = []
     for folder in sorted(place.glob(f"{PREFIX}*")):
         with suppress(OSError):  # locked, not a folder, or not accessible
@@ -188,14 +189,14 @@ def remove_abandoned(place: Path) -> list[Path]:
 
 
 def _locked_folder(place: Path) -> tuple[Path, int]:
-    """Return a new folder, and the descriptor of its lock, which started programs do not inherit."""
+    """Return a new folder and the file descriptor of its lock, which child programs do not inherit."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place.absolute()))
         with suppress(FileNotFoundError):
             handle = _open(folder)
             if _is_locked(folder, handle) and _is_at(folder, handle):
                 return folder, handle
-            os.close(handle)  # another process removed it as abandoned before it was locked
+            os.close(handle)  # another process removed the folder before it was locked
 
 
 def _is_locked(folder: Path, handle: int) -> bool:
@@ -204,7 +205,7 @@ def _is_locked(folder: Path, handle: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        log.warning("%s cannot be locked (%s): it stays if this process is killed", folder.name, error.strerror)
+        log.warning("%s cannot be locked (%s), so it remains if this process is killed", folder.name, error.strerror)
     return True
 
 
@@ -213,7 +214,7 @@ def _open(folder: Path) -> int:
 
 
 def _is_at(folder: Path, handle: int) -> bool:
-    """Return True if `folder` is still the opened folder."""
+    """Return True if the path `folder` is still the opened folder."""
     try:
         status = os.stat(folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,18 +1,19 @@
-"""Confines a server: Landlock for files, and seccomp for what Landlock does not cover.
+"""Confine a web server by Landlock (files) and by a seccomp filter for everything that Landlock does not cover.
 
 Conventions
 -----------
-A server never needs the holdout, so it gives up reaching it before the first request, in case its own code is taken
-over. Landlock covers opening, creating and renaming files, debugging other processes and, from Linux 6.12, signals and
-abstract sockets. The seccomp filter allows everything except a list of system calls:
+A server never needs the holdout. So before the first request it gives up the ability to reach the holdout, in case an
+attacker takes over the server. Landlock covers opening, creating and renaming files, debugging other processes and,
+from Linux 6.12, signals and abstract sockets. The seccomp filter allows everything except a list of system calls:
 
-* sockets other than internet ones: another program of the same user, such as a session bus or a container engine, could
-  read the holdout on the server's behalf. Pairs of connected Unix sockets stay allowed. If the database itself is at a
-  Unix socket, all Unix sockets stay allowed, since a filter cannot see a path;
-* changes of a mode, owner or attribute by path. By an open descriptor they are allowed, because Landlock decides what
-  can be opened;
-* namespaces and mounts, where Landlock works: without it, bubblewrap needs them to confine the server's children;
-* watching files, which would tell when a worker opens a file of the holdout;
+* sockets other than internet sockets, because another program of the same user, such as a session bus or a container
+  engine, could read the holdout on the server's behalf. Pairs of connected Unix sockets remain allowed. If the database
+  is at a Unix socket, all Unix sockets remain allowed, since a filter cannot see a path;
+* changes of a mode, owner or attribute by path. Changes by an open descriptor are allowed, because Landlock decides
+  which files can be opened;
+* namespaces and mounts, if the kernel has Landlock. Without Landlock, bubblewrap needs them to confine the server's
+  children;
+* watching files, which would show when a worker opens a file of the holdout;
 * memory, limits and priorities of other processes, io_uring, keys, BPF, and parts of the kernel that no server needs.
 
 What the system cannot prevent is listed as *gaps*, for the log and ``/readyz``.
@@ -45,7 +46,7 @@ from reveal_leaderboard.custody.seccomp import (
     only_if_equal,
 )
 
-# name, number on x86_64, number on aarch64; "-" where the architecture has no such call
+# name, number on x86_64, number on aarch64; "-" if the architecture does not have the call
 _REFUSED = """
 chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54, setxattr 188 5,
 lsetxattr 189 6, setxattrat 463 463, removexattr 197 14, lremovexattr 198 15, removexattrat 466 466,
@@ -72,7 +73,7 @@ _CLONE, _CLONE3, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (41, 198), (53, 1
 _PRLIMIT, _IOCTL = (302, 261), (16, 29)
 _CLONE_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET
 _SOCKET_TYPE = 0xF  # the other bits are flags
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # they type into the terminal, which the worker may share
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # these requests insert input into the terminal, which the worker may share
 
 NO_LANDLOCK = "this kernel has no Landlock: only file permissions keep the server from its user's other files"
 NO_SCOPES = "this kernel lets the server send signals to its user's other processes; Linux 6.12 and later prevent this"
@@ -81,8 +82,8 @@ NO_SECCOMP = (
     "its user's files"
 )
 UNIX_DATABASE = (
-    "the database is at a Unix socket, so the server can connect to other Unix sockets, too: give it an address of a "
-    "host, such as localhost"
+    "the database is at a Unix socket, so the server can also connect to other Unix sockets: use a "
+    "host address for the database, such as localhost"
 )
 AS_ROOT = "the server runs as root"
 GAPS = (NO_LANDLOCK, NO_SCOPES, NO_SECCOMP, UNIX_DATABASE, AS_ROOT)
@@ -90,29 +91,29 @@ GAPS = (NO_LANDLOCK, NO_SCOPES, NO_SECCOMP, UNIX_DATABASE, AS_ROOT)
 
 @dataclass(frozen=True)
 class ServerConfinement:
-    """Confinement of a server: a short form such as "landlock-7, seccomp", and a sentence per gap."""
+    """Confinement of a server: a short text such as "landlock-7, seccomp", and a sentence for each gap."""
 
     summary: str
     gaps: tuple[str, ...]
 
 
 def confine_server(*, read: Sequence[Path], write: Sequence[Path], database: str) -> ServerConfinement:
-    """Give up everything a server does not need, permanently.
+    """Permanently give up everything that a server does not need.
 
     Parameters
     ----------
-    read, write : places that stay readable, and readable and writable
-    database : URL of the database, for whose Unix socket the server may need other ones, too
+    read, write : paths that remain readable, and paths that remain readable and writable
+    database : URL of the database; if it is at a Unix socket, Unix sockets remain allowed
 
     Raises
     ------
     RuntimeError
-        If the process has threads already: they would stay unconfined.
+        If the process has more than one thread, since the other threads would stay unconfined.
     """
     has_unix_sockets = is_at_unix_socket(database)
     landlock = confine(read=read, write=write, scoped=True)
     seccomp = install(_rules(has_unix_sockets, has_namespaces=landlock == "none"), otherwise=ALLOW)
-    if seccomp != "none":  # libraries copy a file with its mode
+    if seccomp != "none":  # libraries that copy a file also copy its mode
         os.chmod = _chmod_by_descriptor
     holds = (
         (landlock == "none", NO_LANDLOCK),
@@ -128,7 +129,8 @@ def confine_server(*, read: Sequence[Path], write: Sequence[Path], database: str
 def is_at_unix_socket(database: str) -> bool:
     """Return True if the PostgreSQL database at a URL is reached through a Unix socket, which is libpq's default.
 
-    Parts that the URL does not name come from the environment. A host with a `hostaddr` is reached there, by TCP.
+    Host and address that the URL lacks are taken from the environment. A host with a `hostaddr` is reached at this
+    address, by TCP.
     """
     from sqlalchemy import make_url
 
@@ -148,19 +150,19 @@ def _rules(has_unix_sockets: bool, *, has_namespaces: bool) -> list[Rule]:
     if not has_namespaces:
         rules += [(numbers, [REFUSE]) for numbers in numbers_of(_NAMESPACES)]
         rules.append((_CLONE, [argument(0), jump(JUMP_BITS, _CLONE_NAMESPACES, 0, 1), REFUSE, ALLOW]))
-        rules.append((_CLONE3, [failing(errno.ENOSYS)]))  # its flags are out of sight; the C library then uses clone
+        rules.append((_CLONE3, [failing(errno.ENOSYS)]))  # a filter cannot see its flags; the C library then uses clone
     if not has_unix_sockets:  # a pair of datagram sockets can send to any other socket
         pair = [argument(1), keep_bits(_SOCKET_TYPE), *only_if_equal([SOCK_STREAM, SOCK_SEQPACKET])]
         rules.append((_SOCKETPAIR, pair))
     rules.append((_SOCKET, [argument(0), *only_if_equal(families)]))
-    rules.append((_PRLIMIT, [argument(0), *only_if_equal([0])]))  # of the process itself
+    rules.append((_PRLIMIT, [argument(0), *only_if_equal([0])]))  # only for the process itself
     terminal = [jump(JUMP_EQUAL, _TIOCSTI, 1, 0), jump(JUMP_EQUAL, _TIOCLINUX, 0, 1), REFUSE, ALLOW]
     rules.append((_IOCTL, [argument(1), *terminal]))
     return rules
 
 
 def _chmod_by_descriptor(path: Any, mode: int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> None:
-    """Change a mode as :func:`os.chmod` does, by a descriptor of the opened file."""
+    """Change a file's mode like :func:`os.chmod`, but by a descriptor of the opened file."""
     if isinstance(path, int):
         os.fchmod(path, mode)
         return

@@ -1,1 +1,1 @@
-"""Releases from the vault: rounded scores, ranks, exposure, fingerprints, receipts."""
+"""What the worker releases from the vault: rounded scores, ranks and receipts; also exposure and fingerprints."""

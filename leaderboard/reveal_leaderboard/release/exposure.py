@@ -2,41 +2,42 @@
 
 Conventions
 -----------
-Bits are base-2 logarithms. A score that counts (hits, correct calls) has one possible value more than its finding has
-cases, so it reveals at most log2(n + 1) bits; an IoU reveals at most what its rounding leaves. F1, recall and kappa of
-a label all reveal the same count. A score that the ladder held back reveals one bit. The labels of a finding contain
-log2 of the number of their possible arrangements: which n of N studies have the finding. For positional metrics they
-contain one bit per case: whether the position that a good model names is right. Teams that have two candidate positions
-for each case need no more information. Numbers of cases come from the count ranges, not from exact counts, and are at
-least the number that a separate score, or overlap, needs to be shown. A positional score is counted with its part in
-the average, which is rounded more finely. The averages of hits that include a finding without a separate score, such as
-grid hits, are counted with its hit rate: a file whose cells contain its points asks about the same positions twice, so
-that an average reveals their count once more, in its own steps.
+Information is measured in bits (base-2 logarithms). *Revealed*: a score that is a count (hits, correct labels) of n
+cases has n + 1 possible values, so it reveals at most log2(n + 1) bits. An IoU reveals at most log2 of its number of
+rounded values. F1, recall and kappa of a label all reveal the same count. A score that the ladder held back reveals one
+bit. *Contained*: the labels of a finding contain log2 of the number of ways to choose the n of N studies that have the
+finding. For positional metrics, labels contain one bit per case, namely whether the position of a good model is right;
+teams with two candidate positions per case need no more. Numbers of cases are the lower ends of the shown ranges, but
+at least the number that a separate score, or an overlap, needs to be shown. A positional score is counted together with
+its effect on the average, which is rounded more finely. Averages of hits that include a finding without a separate
+score, such as grid hits, are counted with the finding's hit rate: if a file's cells contain its points, both metrics
+test the same positions, and the average reveals the count again, in its own steps.
 
-Teams that share a person, or whose predictions are near-identical, count as one. A shared person is a member of both
-teams or sent something for both. Administrators do not link teams, because they may look after many teams and have no
-reason to probe the labels. The same predictions sent again by a team reveal nothing new and are not counted. All of
-this is a ceiling. If the share is below 1, these scores alone are not enough to know all labels of a finding. But a
-team with a good model needs far less to gain something, and honest developers learn far less than the ceiling. So the
-meter tells a maintainer when to look, not what happened.
+Teams that share a person, or whose predictions are near-identical, count as one group. A shared person is a member of
+both teams or sent a submission for both. Administrators do not link teams, because they may look after many teams and
+have no reason to probe the labels. Repeated predictions of a team reveal nothing new and are not counted. The result is
+an upper bound. If the ratio of revealed to contained bits is below 1, the scores alone cannot determine all labels of a
+finding. But a team with a good model gains from far fewer bits, and honest developers learn far less than the bound. So
+the meter tells a maintainer when to look, not what happened.
 
-Answers on other versions and boards that hold out some of the same cases are counted, too, by the share of this
-version's cases (:mod:`reveal_leaderboard.store.cases`), for the same findings, whatever their spelling or synonym.
+Submissions to other versions and boards that share held-out cases are also counted, weighted by the shared fraction of
+this version's cases (:mod:`reveal_leaderboard.store.cases`). Findings are matched across spellings and synonyms.
 
-Collusion between teams is invisible. So the `colluding` groups with the most bits about a finding are taken as one, and
-the meter compares their bits with the labels' bits. On 300 studies, five teams whose model has an AUROC of 0.9 gain
-0.02 to 0.05 of macro F1 by the time the meter says "watch" (docs/operating.md, "What colluding teams can learn").
+Nobody can see whether teams collude. So the meter adds up the bits of the `colluding` groups with the most bits about a
+finding, and compares the sum with the bits in the labels. On 300 studies, five teams whose model has an AUROC of 0.9
+gain 0.02 to 0.05 of macro F1 by the time the meter says "watch" (docs/operating.md, "What colluding teams can learn").
 
-For detections only macros are shown. Teams can use every submission to probe one finding, and leave the rest of their
-files unchanged: a macro over K findings, in steps of r, then reveals as much about that finding as a separate score in
-steps of K r. These bits are counted, and compared with the labels of the smallest finding that may be shown. In
-simulations on 300 images, five answers raise the AP of one of six findings by 0.03, and the meter then says "watch".
+For detections only macros are shown. A team can change only the predictions of one finding from submission to
+submission. A macro over K findings with rounding step r then reveals as much about this finding as a separate score
+with step K r. These bits are compared with the bits in the labels of the smallest finding that may be shown. In
+simulations on 300 images, five submissions raise the AP of one of six findings by 0.03, and the meter then says
+"watch".
 
-The meter does not count intervals of counting scores, or comparisons, because both are computed from the released
-values; other macros with their intervals, which follow from the scores except for their rounding; AUROC, one number
-over five labels or more; and ranks, which on an open board depend only on each system's own scores and spreads
-(:mod:`reveal_leaderboard.release.ranking`). The simulation behind the thresholds includes them: its teams receive every
-macro to 0.005.
+The meter does not count four kinds of values: intervals of scores that are counts, and comparisons, because both are
+computed from released values; other macros with their intervals, which follow from the scores except for rounding;
+AUROC, which is one number over at least five labels; and ranks, which on an open board depend only on each system's own
+scores and standard errors (:mod:`reveal_leaderboard.release.ranking`). The simulation from which the thresholds were
+derived includes these values: its teams receive every macro, rounded to 0.005.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ HELD_BITS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Teams that may be one, by name, and how many of their scores were shown or held back by the ladder."""
+    """Group of linked teams, and the numbers of their scores that were shown, and held back by the ladder."""
 
     teams: tuple[str, ...]
     n_shown: int
@@ -88,16 +89,18 @@ class Exposure:
 
     Attributes
     ----------
-    n_scored : int, scored submissions, without those that repeat earlier predictions of their team; including withdrawn
-        and hidden ones, because their teams saw the scores, and those on other versions and boards by their share
+    n_scored : int, number of scored submissions, without repeated predictions of a team. Withdrawn and hidden
+        submissions count, because their teams saw the scores. Submissions to other versions and boards count by their
+        share
     board_total : int, number of submissions after which the benchmark closes
-    by_team : (name, scored submissions), most first
-    groups : tuple of Group, most first
-    finding, group : the most exposed finding, and the teams that could have learned it together; None if nothing is
-        shown
-    bits_out, bits_held, share : bits released to the group about this finding, bits in its labels, and their ratio
+    by_team : (name, number of scored submissions), largest number first
+    groups : tuple of Group, largest number of scores first
+    finding, group : the most exposed finding, and the teams that together could have learned its labels; None if no
+        score is shown
+    bits_out, bits_held, share : bits revealed to the group about this finding, bits in its labels, and the ratio of
+        both
     level : {"low", "watch", "close"}
-    sentence : the level and these numbers in words
+    sentence : text on the level and these numbers
     """
 
     n_scored: int
@@ -115,7 +118,7 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class _ScoredRow:
-    """Scored submission: its team, its scores, whether the ladder held it back, and its fingerprint."""
+    """A scored submission: team, scores, whether the ladder held it back, and fingerprint."""
 
     submission_id: str
     team: str
@@ -126,11 +129,11 @@ class _ScoredRow:
 
 
 _Learnt = tuple[float, float, float, str | None, Group | None]
-"""Share, bits out, bits held, the finding, and the groups that received them."""
+"""Share, bits revealed, bits in the labels, finding, and the groups to which the bits were revealed."""
 
 
 def exposure(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> Exposure:
-    """Read the meter of `benchmark` at `version`."""
+    """Return the exposure of a version of a benchmark."""
     own = _account(connection, benchmark, version, 1.0, settings)
     others = [
         _account(connection, other.benchmark, other.version, other.share, settings)
@@ -143,10 +146,10 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
 
 
 def pause_used_up(connection: sa.Connection, benchmark: str, version: str, settings: Settings, *, who: str) -> None:
-    """Pause each open board whose meter says "close", with the meter's sentence as the reason: this one, and those on
-    which submissions to this version count.
+    """Pause this board, and boards on which submissions to this version count, if open with a meter that says "close".
 
-    It is called in the transaction that writes a score, so that no other score is released before the pause.
+    The meter's sentence becomes the reason. Call this function in the transaction that writes a score, so that no other
+    score is released before the pause.
     """
     for name, board in lock_boards(connection, benchmark, version).items():
         if board.state != "open" or (name == benchmark and board.version != version):
@@ -158,7 +161,7 @@ def pause_used_up(connection: sa.Connection, benchmark: str, version: str, setti
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """Answers on one version: its scored submissions, and the share of the measured version's cases that it has."""
+    """Scored submissions on one version, and the fraction of the measured version's cases that this version shares."""
 
     rows: list[_ScoredRow]
     n_cases: int | None
@@ -176,15 +179,17 @@ def _account(connection: sa.Connection, benchmark: str, version: str, share: flo
 
 
 def _without_rescored(other: _Account, own: _Account) -> _Account:
-    """Return an account without submissions that were scored on this version again, whose new scores count instead."""
+    """Return an account without the submissions that were also scored on the measured version, whose scores there
+    count.
+    """
     known = {row.submission_id for row in own.rows}
     return replace(other, rows=[row for row in other.rows if row.submission_id not in known])
 
 
 def _renamed(account: _Account, findings: tuple[str, ...]) -> _Account:
-    """Return an account whose scores name findings as `findings` does; findings that are unknown there stay."""
+    """Return an account with the findings' names replaced by those in `findings`; unknown findings keep their names."""
     names = {MACRO: MACRO}
-    for name in account.findings:  # a synonym may be known in one direction only
+    for name in account.findings:  # a synonym may be known only in one direction
         same = (own for own in findings if canonical_finding(own, account.findings) == name)
         names[name] = canonical_finding(name, findings) or next(same, name)
 
@@ -198,14 +203,14 @@ def _renamed(account: _Account, findings: tuple[str, ...]) -> _Account:
 def answer_bits(
     figures: Iterable[ReleasedEstimate], n_cases: int | None, policy: ReleasePolicy = POLICY, *, n_averages: int = 0
 ) -> float:
-    """Return the most bits that the scores of one finding reveal together.
+    """Return the largest number of bits that the scores of one finding can reveal together.
 
     Parameters
     ----------
-    figures : the figures of one finding in one score
-    n_cases : the most cases that the finding can have, if its count range is open; None if unknown
+    figures : the values of one finding in one score
+    n_cases : largest possible number of cases of the finding, if its range has no upper end; None if unknown
     policy : rounding of the scores
-    n_averages : number of averages of hits that include the finding without a separate score for it
+    n_averages : number of averages of hits that include the finding without showing a separate score
 
     Examples
     --------
@@ -219,7 +224,8 @@ def answer_bits(
         own, plain = (
             Rounding(policy).step_of(least, positional=coarse) for coarse in (is_positional(figure.metric), False)
         )
-        # Its macro also reveals the finding, about as finely as without the factor: both grids overlap
+        # The macro also reveals the finding, in steps about as fine as without the factor. Both grids of values
+        # overlap.
         values = 1 / own + 1 + (1 / plain if own != plain else 0)
         if figure.metric in HITS:
             values, n_averages = values + n_averages / plain, 0
@@ -230,22 +236,21 @@ def answer_bits(
             bits += min(count, steps)
         elif figure.metric in OVERLAPS:
             bits += steps
-        elif figure.metric in RELEASED_PER_LABEL:  # together they can reveal the count more finely than one does
+        elif figure.metric in RELEASED_PER_LABEL:  # together they can reveal the count more exactly than each alone
             calls = min(count, calls + steps)
-    if n_averages:  # averages include this finding, which has too few cases for a hit rate of its own
+    if n_averages:  # the finding has too few cases for a separate hit rate, but is in averages
         bits += math.log2(1 + n_averages / Rounding(policy).step_of(policy.min_cell))
     return bits + calls
 
 
 def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
-    """Return the fewest bits that the labels of one finding can contain, given its released scores and their count
-    range.
+    """Return the smallest number of bits that the labels of a finding can contain, given its released scores and range.
 
     Parameters
     ----------
-    figures : the figures of the finding; empty if it counts only in averages
-    n_cases : number of studies of the split, for labels of studies; None if unknown
-    policy : the policy by which they were shown, since positional scores and overlap require enough cases
+    figures : the values of the finding; empty if it counts only in averages
+    n_cases : number of studies in the split, for labels of studies; None if unknown
+    policy : release policy of the scores, since positional scores and overlap require a minimum number of cases
     """
     if not figures:
         return policy.min_cell * CASE_BITS
@@ -261,12 +266,12 @@ def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy:
 
 
 def _log2_choose(n: int, k: int) -> float:
-    """Return log2 of the number of ways to choose k of n; 0 if that is impossible."""
+    """Return log2 of the number of ways to choose k of n; 0 if there is no way."""
     return math.log2(math.comb(n, k)) if 0 <= k <= n else 0.0
 
 
 def _band(band: str) -> tuple[int, int | None]:
-    """Return the bounds of "30-59" or "120+"."""
+    """Return the bounds of a range such as "30-59" or "120+"; the upper bound of "120+" is None."""
     low, _, high = band.rstrip("+").partition("-")
     return int(low), int(high) if high else None
 
@@ -297,7 +302,7 @@ def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Scor
 
 
 def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
-    """Return (person, name of a team) for members and senders; administrators are left out."""
+    """Return (person, team name) pairs for members and senders, without administrators."""
     belongs = sa.union(
         sa.select(members.c.user_id, members.c.team_id), sa.select(submissions.c.user_id, submissions.c.team_id)
     ).subquery()
@@ -311,7 +316,7 @@ def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
 
 
 def _without_repeats(rows: Sequence[_ScoredRow]) -> list[_ScoredRow]:
-    """Return `rows`, which are in order of time, without a team's repeated submissions of the same predictions."""
+    """Return `rows`, sorted by time, without a team's repeated submissions of the same predictions."""
     first = {(row.team, row.content): row for row in reversed(rows)}
     return [row for row in rows if row.content is None or first[row.team, row.content] is row]
 
@@ -353,7 +358,7 @@ def _measure(
 def _bits_of_group(
     accounts: Sequence[_Account], group_of: Mapping[str, tuple[str, ...]], names: tuple[str, ...]
 ) -> dict[str, float]:
-    """Return the bits released to one group about each finding, in all accounts by their share."""
+    """Return finding -> bits revealed to a group, summed over all accounts and weighted by their share."""
     out: dict[str, float] = defaultdict(float)
     for account in accounts:
         own = [row for row in account.rows if group_of[row.team] == names]
@@ -363,7 +368,9 @@ def _bits_of_group(
 
 
 def _bits_held(accounts: Sequence[_Account]) -> dict[str, float]:
-    """Return the bits of each finding's labels, of the measured version if it shows the finding, else of another."""
+    """Return finding -> bits in its labels, on the measured version if it shows the finding, otherwise on another
+    version.
+    """
     held: dict[str, float] = {}
     for account in accounts:
         if account.rows:
@@ -373,8 +380,8 @@ def _bits_held(accounts: Sequence[_Account]) -> dict[str, float]:
 
 
 def _together(finding: str, measured: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:
-    """Return (share, bits out, bits held, finding, group) for the `colluding` groups with the most bits about a
-    finding, taken together.
+    """Return the exposure of the most exposed finding to the `colluding` groups that together have the most bits about
+    it.
     """
     most = sorted(measured, key=lambda entry: -entry[0])[:colluding]
     out, held = sum(entry[0] for entry in most), min(entry[1] for entry in most)
@@ -384,10 +391,10 @@ def _together(finding: str, measured: Sequence[tuple[float, float, Group]], coll
 
 
 def _bits(rows: Sequence[_ScoredRow], n_cases: int | None, policy: ReleasePolicy) -> dict[str, tuple[float, float]]:
-    """Return the bits released by `rows` about each finding, and the bits of its labels."""
+    """Return, for each finding, the bits that `rows` reveal and the bits in its labels."""
     out: dict[str, float] = defaultdict(float)
     seen: dict[str, dict[str, ReleasedEstimate]] = defaultdict(dict)
-    # Scores from before this setting existed show findings with fewer cases
+    # older scores, from before this setting existed, show findings with fewer cases
     shown_from = min(row.score.policy.get("place_cell", 0) for row in rows)
     for row in rows:
         by_finding: dict[str, list[ReleasedEstimate]] = defaultdict(list)
@@ -410,14 +417,14 @@ def _bits(rows: Sequence[_ScoredRow], n_cases: int | None, policy: ReleasePolicy
 
 
 def _macro_bits(macro: ReleasedEstimate, policy: ReleasePolicy) -> float:
-    """Return the most bits that a macro reveals about one of its findings."""
+    """Return the largest number of bits that a macro can reveal about one of its findings."""
     return math.log2(1 / (int(macro.n) * policy.resolution) + 1)
 
 
 def _group_teams(
     rows: Sequence[_ScoredRow], near: float, persons: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return, for each team, all teams linked to it by a person or near-identical predictions, including itself."""
+    """Return team -> all teams linked to it by a person or by near-identical predictions, including the team."""
     persons = list(persons)
     leader = {row.team: row.team for row in rows} | {team: team for _, team in persons}
 
@@ -426,7 +433,7 @@ def _group_teams(
             team = leader[team]
         return team
 
-    sketched = [row for row in rows if row.sketch]  # all predictions without an item look alike
+    sketched = [row for row in rows if row.sketch]  # predictions without an item would all look equal
     matrix = np.array([row.sketch for row in sketched], np.int64)
     for i, row in enumerate(sketched):
         for j in np.flatnonzero(_agreement(matrix[:i], matrix[i]) >= near).tolist():
@@ -444,7 +451,9 @@ def _group_teams(
 
 
 def _agreement(sketches: npt.NDArray[np.int64], sketch: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return :func:`reveal_leaderboard.release.fingerprints.similarity` of each of `sketches` to `sketch`."""
+    """Return the similarity of each of `sketches` to `sketch`, as
+    :func:`reveal_leaderboard.release.fingerprints.similarity`.
+    """
     jaccard = (sketches == sketch).mean(axis=1)
     agreement: npt.NDArray[np.float64] = 2 * jaccard / (1 + jaccard)
     return agreement
@@ -459,7 +468,7 @@ def _level(share: float, n_scored: int, figures: BenchmarkSettings) -> Level:
 
 _ADVICE: dict[Level, str] = {
     "low": "Nothing needs to be done.",
-    "watch": "Look at the flags of near-identical predictions, and plan a refresh.",
+    "watch": "Check the flags of near-identical predictions, and plan a refresh.",
     "close": "Close the benchmark and refresh its labels.",
 }
 

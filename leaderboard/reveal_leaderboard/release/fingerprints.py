@@ -2,15 +2,13 @@
 
 Conventions
 -----------
-`content` is a keyed hash of the scored answers, to the last bit: the same answers have the same content whatever the
-file's format, order, line ends or confidences. Nothing is rounded, and thresholds are included: a submission with equal
-content gets its scores again at no cost, so `content` must change with everything that could change a single decision.
-`sketch` is a MinHash of the answers as a set of items (id, finding, answer): positions in 16ths of the image,
-probabilities in tenths. An answer that a model gives to nearly every case, "absent" or a probability below 0.1, is not
-an item, because two models of rare findings would always look alike. Each kind's `marks` module defines its answers and
-items.
-
-Both are keyed, so that a stolen database does not reveal predictions by trial. No reference is used here.
+`content` is a keyed hash of the exact scored answers. It does not depend on the file's format, order, line ends or
+confidences. Nothing is rounded, and thresholds are included: a submission with equal content gets its scores again at
+no cost, so any difference that could change a decision must change `content`. `sketch` is a MinHash of the answers as a
+set of items (id, finding, answer), with positions in 16ths of the image and probabilities in tenths. Answers that
+models give for nearly every case ("absent", or a probability below 0.1) are not items, because otherwise any two models
+of rare findings would look alike. Each kind's `marks` module defines answers and items. `content` and `sketch` are
+keyed, so that nobody can find predictions in a stolen database by trial. References are not used.
 
 Source: Broder 1997, On the resemblance and containment of documents.
 """
@@ -32,18 +30,18 @@ from reveal_bench.kinds.arrays import Item
 from reveal_bench.kinds.parts import Manifest
 
 NEAR = 0.95
-"""Share of answers in which near-identical predictions agree."""
+"""Smallest fraction of equal answers of near-identical predictions."""
 N_HASHES = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Fingerprint of one submission.
+    """Fingerprint of a submission's predictions.
 
     Attributes
     ----------
     content : 64 hexadecimal digits
-    sketch : 128 whole numbers below 2**32; empty for predictions without an item
+    sketch : 128 integers from 0 to 2**32 - 1; empty for predictions without an item
     """
 
     content: str
@@ -57,14 +55,14 @@ def fingerprint(
     *,
     thresholds: float | Mapping[str, float] = 0.5,
 ) -> Fingerprint:
-    """Return the fingerprint of checked predictions.
+    """Return the fingerprint of validated predictions.
 
     Parameters
     ----------
     predictions : predictions that passed the linter
-    manifest : the questions that they answer
+    manifest : manifest of the questions
     key : secret of the installation, at least 16 bytes
-    thresholds : probability from which a label counts as called: one number, or one per label (0.5 for other labels)
+    thresholds : probability from which a label counts as positive: one number, or one per label (0.5 for other labels)
 
     Raises
     ------
@@ -82,7 +80,7 @@ def fingerprint(
 def similarity(a: Fingerprint, b: Fingerprint) -> float:
     """Return the estimated proportion of equal answers, in [0, 1]; standard error about 0.015 near 0.95.
 
-    If two sets of equal size have a proportion s of their items in common, their Jaccard index is s / (2 - s).
+    The formula follows from the Jaccard index s / (2 - s) of two equally large sets that share a proportion s of items.
     """
     if not a.sketch or not b.sketch:
         return float(a.sketch == b.sketch)
@@ -91,7 +89,7 @@ def similarity(a: Fingerprint, b: Fingerprint) -> float:
 
 
 def is_near(a: Fingerprint, b: Fingerprint, near: float = NEAR) -> bool:
-    """Return True if two submissions are the same or differ in less than 1 - `near` of their answers."""
+    """Return True if two submissions are equal or differ in less than a fraction 1 - `near` of their answers."""
     return a.content == b.content or similarity(a, b) >= near
 
 

@@ -1,21 +1,19 @@
-"""Consequences of a scored submission: the scores it shows, its charge, and the flags for moderators.
+"""Consequences of scoring a submission: which scores it shows, whether it is charged, and flags for moderators.
 
 Conventions
 -----------
-The field `shown_of` of a score row names the submission whose scores it shows. It is another submission
+The column `shown_of` of a score is the id of the submission whose scores are shown. This is another submission in two
+cases:
 
-* if the ladder held it back: it is not better than its team's best by the step. The result "not better" is an answer
-  too, so the submission is charged;
-* if its team sent the same predictions before: the submission reveals nothing new, so it is refunded. If the earlier
-  submissions were withdrawn since, and an admin hid none of them, the new one takes their place and shows its own
-  scores.
+* The ladder held the submission back, because it does not exceed the team's best by the ladder's step. The result "not
+  better" reveals information, so the submission is charged.
+* The team sent the same predictions before. The submission reveals nothing new, so it is refunded. If the earlier
+  submissions were withdrawn, and an admin hid none of them, the new submission replaces them and shows its own scores.
 
-A score without any released part, because the holdout is too small, is refunded too. That follows from the references
-alone, so it reveals nothing.
-
-The ladder considers everything that a team ever saw on this version, including withdrawn and hidden submissions,
-otherwise withdrawing would reset it. The caller must lock the team's row, so that two workers decide one after the
-other. Only released, rounded scores are used here.
+If the holdout is too small to release any value, the submission is refunded as well; this depends only on the
+references, so it reveals nothing. The ladder considers all scores that a team saw on this version, including those of
+withdrawn and hidden submissions, because otherwise a withdrawal would reset the ladder. The caller must lock the team's
+row, so that two workers decide one after the other. Only released, rounded scores are used.
 """
 
 from __future__ import annotations
@@ -47,14 +45,14 @@ from reveal_leaderboard.store.tables import fingerprints, scores, submissions
 
 @dataclass(frozen=True)
 class ScoredOutcome:
-    """Result of scoring: the released scores of each part, before the ladder.
+    """Result of scoring before the ladder: the released scores of each part.
 
     Attributes
     ----------
-    final : scores of the part that is reserved for announced rounds, if the benchmark has one
+    final : scores of the part that is reserved for announced rounds; None without such a part
     reference_hash : salted hash of the references, 64 hexadecimal digits
     fingerprint : fingerprint of the canonical predictions
-    signs : sentences for moderators about the file, which depend on no reference
+    signs : sentences for moderators about the file, which do not depend on references
     """
 
     released: ReleasedScore
@@ -65,7 +63,7 @@ class ScoredOutcome:
 
     @property
     def has_figures(self) -> bool:
-        """True if any score is released; otherwise the holdout is too small."""
+        """True if any value is released; otherwise the holdout is too small."""
         return any(part.shown for part in (self.released, self.final) if part is not None)
 
     def record(
@@ -79,16 +77,16 @@ class ScoredOutcome:
         who: str,
         sign: Signing | None,
     ) -> ScoringVerdict:
-        """Write the score rows of a submission, its fingerprint, its receipts and its flags.
+        """Write a submission's scores, fingerprint, receipts and flags; return the verdict.
 
         Parameters
         ----------
-        is_first : False for a submission that is scored again against another version: it always shows its own scores,
-            and existing rows stay
+        is_first : False if the submission was scored before on another version; it then shows its own scores
 
         Notes
         -----
-        Each row gets its receipt at once. Those of final scores are withheld like the scores, until a round ends.
+        Each score gets its receipt at once. Receipts of final scores are withheld until the round ends, like the
+        scores.
         """
         submission = get_known(connection, submission_id)
         own = _score(submission_id, version, "public", self.released, self.reference_hash, moment(connection))
@@ -130,11 +128,11 @@ def _score(
 def _decide(
     connection: sa.Connection, submission: Submission, own: Score, outcome: ScoredOutcome, policy: ReleasePolicy
 ) -> tuple[Score, ScoringVerdict]:
-    """Decide whose scores a submission shows when it is scored for the first time, and whether it is charged."""
+    """Decide which scores a submission shows when it is scored for the first time, and whether it is charged."""
     twins = twins_of(connection, submission, own.version, outcome.fingerprint.content)
     if twins:
         holder = holder_of(twins)
-        is_free = holder is None and any(shows_its_own(twin) for twin in twins)  # then none of them is on the board
+        is_free = holder is None and any(shows_its_own(twin) for twin in twins)  # if so, none of them is on the board
         first = holder or twins[0]
         why = f"the same predictions as submission {first.submission_id}; nothing is charged"
         score = own if is_free else _as_of(own, first)
@@ -142,19 +140,20 @@ def _decide(
     if not outcome.has_figures:
         released = {**own.released, "note": f"{own.released['note']} Nothing is charged."}
         return replace(own, released=released), ScoringVerdict(
-            False, submission.id, "no figure can be shown; nothing is charged"
+            False, submission.id, "no score can be shown; nothing is charged"
         )
     best = _best(_shown_before(connection, submission, own.version, policy))
     if best is None or climb(outcome.released, ReleasedScore.from_json(best.released), policy):
         return own, ScoringVerdict(True, submission.id, "")
-    why = f"not better than submission {best.submission_id} by the step of the ladder, whose figures are shown again"
+    why = (
+        f"not better than submission {best.submission_id} by the step of the ladder, so the scores of that submission "
+        "are shown again"
+    )
     return _as_of(own, best), ScoringVerdict(True, best.shown_of, why)
 
 
 def _best(rows: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
-    """Return the row with the highest primary score, the first if several are equal; a row without one loses to any
-    other.
-    """
+    """Return the row with the highest primary score, the first of equal ones; rows without it rank last."""
 
     def value(row: sa.Row[Any]) -> float:
         figure = primary_figure(ReleasedScore.from_json(row.released))
@@ -173,7 +172,9 @@ def _as_of(own: Score, other: sa.Row[Any]) -> Score:
 def _shown_before(
     connection: sa.Connection, submission: Submission, version: str, policy: ReleasePolicy
 ) -> Sequence[sa.Row[Any]]:
-    """Return the scores that the team, or its model, saw on this version, oldest first."""
+    """Return the scores that the team saw on this version (with `ladder_per` = "model": of this model), oldest
+    first.
+    """
     query = (
         sa.select(scores)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -188,7 +189,7 @@ def _shown_before(
 
 
 def _choose(connection: sa.Connection, submission: Submission, *, is_shown: bool) -> None:
-    """Replace the other submissions of the model on the same version by a newly shown one."""
+    """Make a newly shown submission the chosen one of its model on this version."""
     if is_shown:
         names = ("team_id", "benchmark", "version", "model_name")
         same = (submissions.c[name] == getattr(submission, name) for name in names)
@@ -201,7 +202,9 @@ def _choose(connection: sa.Connection, submission: Submission, *, is_shown: bool
 def _look_alikes(
     connection: sa.Connection, submission: Submission, version: str, fingerprint: Fingerprint, near: float
 ) -> list[tuple[str, str, str]]:
-    """Return flags (kind, other submission, detail) for predictions that repeat, or nearly repeat, earlier ones."""
+    """Return flags (kind, other submission, detail) for predictions that equal, or nearly equal, earlier
+    predictions.
+    """
     query = (
         sa.select(fingerprints, submissions.c.team_id)
         .join(submissions, submissions.c.id == fingerprints.c.submission_id)
@@ -218,9 +221,9 @@ def _look_alikes(
         elif is_near(Fingerprint(row.content, tuple(row.sketch)), fingerprint, near):
             by_kind.setdefault("probing" if is_own else "near_duplicate", []).append(row.submission_id)
     words = {
-        "duplicate": "the same predictions as {n} of other teams, the first is {first}",
-        "near_duplicate": "nearly the same predictions as {n} of other teams, the first is {first}",
-        "probing": "nearly the same predictions as {n} of the same team, the first is {first}",
+        "duplicate": "the same predictions as {n} of other teams, first {first}",
+        "near_duplicate": "nearly the same predictions as {n} of other teams, first {first}",
+        "probing": "nearly the same predictions as {n} of the same team, first {first}",
     }
     counts = {kind: count_text(len(ids), "submission") for kind, ids in by_kind.items()}
     return [(kind, ids[0], words[kind].format(n=counts[kind], first=ids[0])) for kind, ids in by_kind.items()]

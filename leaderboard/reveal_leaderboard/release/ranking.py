@@ -1,28 +1,28 @@
-"""Ranks and tiers of systems on one holdout, reduced to their releasable part.
+"""Compute the ranks and tiers of a board, without revealing more than the released scores do.
 
 Conventions
 -----------
-All rows belong to one version and part of a holdout, and all systems are computed on the same replicates of the
-patients. The findings and the primary metric are the ones that :mod:`reveal_leaderboard.release.release` releases.
-Outputs are letters and whole ranks.
+All per-case rows belong to one version and part of a holdout, and all systems are resampled on the same replicates of
+the patients. The findings and the primary metric are those released by :mod:`reveal_leaderboard.release.release`. The
+results are letters (tiers) and integer ranks.
 
-Two systems *differ significantly* by tests corrected for all pairs. Tiers and rank intervals follow from these pairs
-(:mod:`reveal_bench.evaluation.tiers`); the intervals cover all systems' ranks at once with 95% confidence. The
-percentiles of bootstrapped ranks would be narrower and are not used: among near-equal systems they miss the true rank
-too often. The members of a tier share a rank and the union of their intervals, so that no order inside a tier is
-claimed.
+Two systems *differ significantly* by tests corrected for all pairs. Tiers and rank intervals follow from the pairs that
+differ significantly (:mod:`reveal_bench.evaluation.tiers`); the intervals of all systems together contain the true
+ranks with 95% confidence. Percentiles of bootstrapped ranks would be narrower, but are not used, because among nearly
+equal systems they miss the true rank too often. The members of a tier share a rank and the union of their intervals, so
+that no order inside a tier is claimed.
 
-The test is *unpaired* while a board is open: the spread of a difference assumes two independent systems, and the
-limit is Bonferroni's. Values and spreads are rounded for it to steps of :data:`OPEN_STEP`, so that ranks reveal no more
-of a macro than that; the simulated teams of docs/operating.md receive as much. The spread of a *paired* difference
-would reveal in how many cases two systems differ and, with both scores known, how many of the cases that both name have
-the finding: one more answer for every pair, 45 for a team with ten entries. So ranks follow from the scores of each
-system alone. Once a board is closed, and answers are useless, its ranks are computed *paired*, by the tests of
-:func:`reveal_bench.evaluation.compare.rank`. Ratings by readers are not held-out labels; they are always paired. Paired
-systems that differ in fewer than :data:`FEWEST_DIFFERING` cases do not differ significantly.
+While a board is open, tests are *unpaired*: the standard error of a difference assumes independent systems, and the
+limit is Bonferroni's. Values and standard errors are first rounded to steps of :data:`OPEN_STEP`, so that ranks reveal
+a macro at most to this step, which the simulated teams in docs/operating.md receive as well. The standard error of a
+*paired* difference would reveal in how many cases two systems differ and, with both scores, how many of the cases that
+both predict have the finding. This would be one more disclosed number per pair of entries: 45 for a team with ten
+entries. So ranks depend only on the scores of each system. Once a board is closed, disclosed labels are of no use, and
+ranks are computed from *paired* tests, as in :func:`reveal_bench.evaluation.compare.rank`. Readers' ratings are not
+held-out labels, so their tests are always paired. In paired tests, systems that differ in fewer than
+:data:`FEWEST_DIFFERING` cases do not differ significantly.
 
-Callers may pass only the rows of submissions that show their own scores, never rows of a submission that the ladder
-holds back.
+Callers must pass only rows of submissions that show their own scores, never of a submission that the ladder held back.
 
 Source: joint rank intervals from all pairs as in Al Mohamad, Goeman and van Zwet (2022, Biometrics 78) and Mogstad,
 Romano, Shaikh and Wilhelm (2024, Review of Economic Studies 91); percentile ranks fail at ties: Hall and Miller (2009,
@@ -52,18 +52,19 @@ from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import ReleasePolicy
 
 SAME = 1e-12
-"""Numbers that differ by less are equal."""
+"""Numbers that differ by less than this count as equal."""
 OPEN_STEP = 0.005
-"""Rounding step of macros and their spreads before the ranks of an open board are computed."""
+"""Rounding step of macros and standard errors from which the ranks of an open board are computed."""
 
 
 def differ_unpaired(values: FloatArray, macros: FloatArray, n_patients: int) -> BoolArray:
-    """Return the pairs (n_systems, n_systems) that differ significantly, tested as independent systems.
+    """Return a boolean matrix (n_systems, n_systems) of the pairs that differ significantly, tested as independent
+    systems.
 
     Parameters
     ----------
     values : (n_systems,), the macro of each system
-    macros : (n_systems, n_resamples), its macro in each replicate of the patients
+    macros : (n_systems, n_resamples), the macro of each system in each replicate of the patients
     n_patients : number of resampled patients
     """
     differs = np.zeros((len(values), len(values)), bool)
@@ -79,10 +80,10 @@ def differ_unpaired(values: FloatArray, macros: FloatArray, n_patients: int) -> 
 
 
 def _for_few(limit: float, n: int) -> float:
-    """Return `limit`, on the normal scale, adjusted for a spread estimated from `n` patients.
+    """Return a normal quantile `limit`, adjusted for a standard error that is estimated from `n` patients.
 
     The result is the quantile of Student's t with n - 1 degrees of freedom at the same probability (Abramowitz and
-    Stegun, 26.7.5), corrected because the bootstrap's spread divides by n and not by n - 1.
+    Stegun, 26.7.5), with a correction because the bootstrap's variance divides by n and not by n - 1.
     """
     z, freedom = limit * math.sqrt(n / (n - 1)), n - 1
     first = (z**3 + z) / 4
@@ -106,7 +107,7 @@ def ranks(values: FloatArray, differs: BoolArray) -> list[dict[str, Any]]:
 
 
 def _letters(number: int) -> str:
-    """Return A, B ... Z, AA, AB ... for 0, 1, 2 ..."""
+    """Return the letters of a tier: A, B ... Z, AA, AB ... for 0, 1, 2 ..."""
     letters = ""
     number += 1
     while number:
@@ -119,26 +120,27 @@ FEWEST_DIFFERING = 10
 
 
 def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired: bool = False) -> dict[str, Any]:
-    """Rank every system by the macro of the primary metric.
+    """Rank all systems by the macro of the primary metric.
 
     Parameters
     ----------
     systems : submission id -> rows, all of one kind and scored on the same cases
-    policy : settings of the released findings, and of the replicates
-    paired : True once the board is closed; ratings by readers are always paired
+    policy : release policy, with the settings of the replicates
+    paired : True for paired tests, once the board is closed; tests of readers' ratings are always paired
 
     Returns
     -------
     dict of plain JSON values
-        ``entries`` has, per id, ``rank`` (its tier's), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best). An id of
-        ``computed_for`` that ``entries`` lacks has no released primary score and so no rank. ``n_patients`` counts the
-        part's patients, and ``chance`` has, by metric, the expected macro of random answers over the released findings,
-        in whole percent: both depend only on the holdout.
+        ``entries`` has, for each submission id, ``rank`` (of its tier), ``rank_low``, ``rank_high`` and ``tier`` ("A"
+        is best). An id in ``computed_for`` but not in ``entries`` has no released primary score and so no rank.
+        ``n_patients`` is the number of patients in the part. ``chance`` has, for each metric, the expected macro of
+        random answers over the released findings, in whole percent. ``n_patients`` and ``chance`` depend only on the
+        holdout.
 
     Raises
     ------
     ValueError
-        If kinds differ, or the systems were scored on different cases.
+        If the systems belong to different kinds of benchmarks, or were scored on different cases.
     """
     kind = _kind(list(systems.values()))
     paired = paired or not kind.scoring.can_be_probed
@@ -185,9 +187,7 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
 
 
 def _chance(systems: Sequence[Rows], findings: Sequence[str]) -> dict[str, int]:
-    """Return metric -> chance level in percent, for every metric whose chance level is in the rows of at least one
-    system.
-    """
+    """Return metric -> chance level in percent, for metrics that have a chance level in any system's rows."""
     levels: dict[str, float] = {}
     for rows in systems:
         levels = rows.chance(findings) | levels
@@ -195,10 +195,10 @@ def _chance(systems: Sequence[Rows], findings: Sequence[str]) -> dict[str, int]:
 
 
 def _kind(systems: Sequence[Rows]) -> AnyKind:
-    """Return the systems' common kind; an arbitrary one without systems."""
+    """Return the common kind of all systems; without systems, an arbitrary kind."""
     names = sorted({rows.kind for rows in systems}, reverse=True)
     if len(names) > 1:
-        raise ValueError(f"all systems must answer one kind of benchmark, got both {' and '.join(names)}")
+        raise ValueError(f"all systems must belong to one kind of benchmark, got {' and '.join(names)}")
     return KINDS[names[0]] if names else next(iter(KINDS.values()))
 
 
@@ -210,9 +210,9 @@ def _resample(systems: Sequence[Rows], metric: str, findings: Sequence[str], pol
 
 
 def _differing(systems: Sequence[Rows], metric: str, findings: Sequence[str]) -> IntArray:
-    """Return, for each two systems, the number of cases of `findings` in which they differ, (n_systems, n_systems).
+    """Return the number of cases of `findings` in which each two systems differ, (n_systems, n_systems).
 
-    They differ by their answers to studies, or by their scores on images.
+    Systems differ by their answers for studies, or by their scores on images.
     """
     table = type(systems[0]).answers(systems, metric, findings)
     return np.stack([(table != own).sum(axis=1) for own in table])

@@ -1,20 +1,18 @@
-"""Signing of a receipt for every score, public or final, within the transaction that writes the score.
+"""Sign a receipt for every public or final score, in the transaction that writes the score.
 
 Conventions
 -----------
-The content and the verification of receipts are defined in :mod:`reveal_bench.evaluation.receipts`. The private key is
-in the worker's vault and is loaded for every signature, so that a rotation takes effect at once; the web process never
-sees it, and needs only the receipts themselves, each of which contains its public key. Rotating creates a new key, has
-the old and the new key sign a statement of the change, and forgets the old key; every later receipt contains these
-statements.
+:mod:`reveal_bench.evaluation.receipts` defines the content and the verification of receipts. The private key is in the
+worker's vault and is loaded for every signature, so that a rotation takes effect at once. The web process never sees
+the private key; each receipt contains the public key. A rotation creates a new key, signs a statement of the change
+with the old and the new key, and deletes the old key; every later receipt contains these statements. The table `chains`
+has the number of receipts and the last hash, in a row that is locked until the transaction ends.
 
-The table `chains` has the number of receipts and the last hash. Its row is locked until the transaction ends.
-
-Final scores are withheld until a round ends. A web process or an operator ends it, and neither can sign. So the receipt
-of a final score is signed when the score is written, and withheld with it: a user may read the receipt only if the user
-may see the score (:meth:`reveal_leaderboard.store.store.Store.score_of`). The receipt's hash is in the next receipt at
-once. The hash reveals nothing, because 32 random bytes are hashed with the scores: see `blind` in
-:mod:`reveal_bench.evaluation.receipts`.
+Final scores are withheld until their round ends. The round is ended by a web process or an operator, who cannot sign.
+So the receipt of a final score is signed when the score is written, and withheld together with the score: a user may
+read the receipt only if the user may see the score (:meth:`reveal_leaderboard.store.store.Store.score_of`). The next
+receipt contains the withheld receipt's hash. This hash reveals nothing, because it also covers 32 random bytes (`blind`
+in :mod:`reveal_bench.evaluation.receipts`).
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ KEY_FILE = "receipt-key.json"
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """Public key of receipts, with the numbers of the first and the last receipt signed with it."""
+    """Public key of receipts, with the numbers of the first and the last receipt that it verifies."""
 
     key_id: str
     public_key: str
@@ -69,7 +67,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """Contents of the key file."""
+    """Content of the key file."""
 
     private: Ed25519PrivateKey
     succession: list[dict[str, Any]]
@@ -86,12 +84,12 @@ class _Key:
 
 
 class Signer:
-    """Signing key in the folder `vault`, created on first use by one of several workers.
+    """Signing key in the folder `vault`; the first worker that uses the key creates it.
 
     Raises
     ------
     ValueError
-        If other users than its owner can read the key file, or it contains no key.
+        If users other than its owner can read the key file, or the file contains no key.
     """
 
     def __init__(self, vault: Path) -> None:
@@ -102,21 +100,21 @@ class Signer:
 
     @property
     def public_key_text(self) -> str:
-        """Public half: 32 bytes in base64."""
+        """Public key: 32 bytes in base64."""
         return self._load().public_text
 
     @property
     def key_id(self) -> str:
-        """Short name of the key."""
+        """Id of the key, a short name."""
         return key_id(self.public_key_text)
 
     def key_ids(self) -> set[str]:
-        """Return the short names of the key and of its predecessors."""
+        """Return the ids of the key and of its predecessors."""
         key = self._load()
         return {key_id(text) for text in (key.public_text, *(one["statement"]["old_key"] for one in key.succession))}
 
     def rotate(self) -> dict[str, Any]:
-        """Replace this key by a new one and forget it; return the statement signed with both.
+        """Replace this key by a new key and delete it; return the statement signed with both keys.
 
         Earlier receipts stay valid, and later ones contain the statement.
         """
@@ -149,7 +147,7 @@ class Signer:
 
 
 def append(connection: sa.Connection, signer: Signer, submission: Submission, score: Score) -> StoredReceipt:
-    """Sign and append the receipt of `score`, which the same transaction writes.
+    """Sign the receipt of `score` and append it to the chain, in the transaction that writes the score.
 
     Raises
     ------
@@ -160,7 +158,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     """
     chain = _locked_chain(connection)
     key = signer._load()
-    split = split_of(connection, submission.benchmark, score.version)  # may have had another name
+    split = split_of(connection, submission.benchmark, score.version)  # the split may have had a different name
     facts = _facts(submission, score, split) | {
         "number": chain.length + 1,
         "previous": chain.head,
@@ -186,8 +184,8 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
 
 
 def with_other_keys(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> list[tuple[str, str]]:
-    """Return the (benchmark, version) pairs of `signers` whose last receipt was signed with another key: neither the
-    signer's key nor one of its predecessors.
+    """Return the (benchmark, version) pairs of `signers` whose last receipt was signed neither with the signer's key
+    nor with one of its predecessors.
     """
     others = []
     for (benchmark, version), signer in signers.items():
@@ -200,22 +198,22 @@ def with_other_keys(connection: sa.Connection, signers: Mapping[tuple[str, str],
 
 
 def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> int:
-    """Sign the final scores that have no receipt because this board computed them before final scores were signed.
+    """Sign final scores without a receipt, from before final scores were signed.
 
     Parameters
     ----------
-    signers : (benchmark, version) -> the key that signs for it; scores of other versions are not signed
+    signers : (benchmark, version) -> signing key; scores of other versions are not signed
 
     Returns
     -------
-    number of scores signed by this call; 0 if this or another worker signed all of them earlier
+    number of scores signed by this call; 0 if all were signed before
 
     Raises
     ------
     LookupError
         If the database was not migrated and so has no chain to append to.
     """
-    _locked_chain(connection)  # before the query, so that only one of several workers signs
+    _locked_chain(connection)  # locked before the query, so that only one of several workers signs
     mine = (receipts.c[name] == scores.c[name] for name in ("submission_id", "version", "part"))
     query = (
         sa.select(submissions.c.benchmark, scores)
@@ -236,7 +234,7 @@ def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], 
 def _locked_chain(connection: sa.Connection) -> sa.Row[Any]:
     chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
     if chain is None:
-        raise LookupError("the chain of receipts must be there, the database was not migrated")
+        raise LookupError("there is no chain of receipts, because the database was not migrated")
     return chain
 
 
@@ -266,14 +264,14 @@ def _facts(submission: Submission, score: Score, split: str) -> dict[str, Any]:
 def receipt_file(
     connection: sa.Connection, submission_id: str, version: str, part: str = "public"
 ) -> dict[str, Any] | None:
-    """Return the receipt file of a released score, if it has one."""
+    """Return the receipt file of a released score; None without a receipt."""
     mine = (receipts.c.submission_id == submission_id, receipts.c.version == version, receipts.c.part == part)
     row = connection.execute(sa.select(receipts).where(*mine)).one_or_none()
     return None if row is None else StoredReceipt(**row._mapping).to_file()
 
 
 def public_keys(connection: sa.Connection) -> list[PublicKey]:
-    """Return the keys of all receipts, in the order of their first receipts."""
+    """Return the keys of all receipts, sorted by their first receipts."""
     first, last = sa.func.min(receipts.c.id), sa.func.max(receipts.c.id)
     spans = connection.execute(sa.select(receipts.c.key_id, first, last).group_by(receipts.c.key_id).order_by(first))
     keys = []
@@ -290,8 +288,9 @@ def _new_key() -> _Key:
 
 
 def _create_once(path: Path, data: bytes) -> None:
-    """Write `path` unless another process was first. The file is written whole or not at all, readable by its owner
-    only.
+    """Write `path`, readable by its owner only, unless another process has written it.
+
+    A crash leaves no partial file.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

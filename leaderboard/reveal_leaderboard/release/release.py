@@ -1,31 +1,36 @@
-"""Release of a score: the part that a board may show.
+"""Reduce the exact scores of a submission to the values that a board may show.
 
 Conventions
 -----------
-Holdouts are small, and an exact score on ten cases reveals the cases within some tens of submissions. So
+Holdouts are small: with exact scores on ten cases, a few dozen submissions would reveal all labels. So these rules
+apply:
 
-* a finding with fewer than `min_cell` cases is hidden; for whole studies, both those with it and those without it must
-  be at least so many. Which findings are hidden depends only on the references, never on a submission;
-* the only totals are macros over the shown findings. Hidden columns are removed before anything is computed, so no
-  total contains a hidden finding, and no subtraction reveals one;
-* of positional scores a board shows one average, of the first metric. A finding has a rate of its own if it has
-  `place_cell` cases or more. The second metric needs twice as many cases, the third three times, both for findings and
-  for its average (:func:`reveal_bench.kinds.parts.cases_of_average`), because it asks one more question about them;
-* only metrics that do not let a submission isolate a case are released; each kind of benchmark names them
-  (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Strata are not released, because they are too small;
-* values are rounded, more coarsely the fewer the cases, since their intervals are wider; macros are rounded so that
-  they show no finding more finely than its own score does. Counts of cases are given as ranges;
-* the interval of a score that counts right answers is computed from the rounded value, the number of cases and the
-  number of calls (:mod:`reveal_bench.kinds.scored`), so that it reveals nothing more. Each bound of the interval of a
-  macro or an overlap is a rounded distance away from the rounded value.
+* A finding with fewer than `min_cell` cases is hidden. For labels of whole studies, at least this many studies must
+  have the label, and at least this many must not. Which findings are hidden depends only on the references, never on a
+  submission.
+* The only totals are macros over the shown findings. Hidden findings are removed before anything is computed, so that
+  subtraction cannot reveal them.
+* Of positional scores, a board shows the average of the first metric, and the score of a single finding with at least
+  `place_cell` cases. The second metric needs twice as many cases, the third three times as many, both for a finding and
+  for the average (:func:`reveal_bench.kinds.parts.cases_of_average`), because each metric discloses more about the same
+  cases.
+* Only metrics by which a submission cannot isolate a case are released; each kind of benchmark lists them
+  (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Scores of strata are not released, because strata are too
+  small.
+* Values are rounded, with larger steps for fewer cases, whose intervals are wider. Macros are rounded so that they show
+  no finding more precisely than its own score does. Numbers of cases are given as ranges.
+* The interval of a score that is a count of correct answers is computed from the rounded value, the number of cases and
+  the number of positive predictions (:mod:`reveal_bench.kinds.scored`), so that it reveals nothing more. For a macro or
+  an overlap, the distance of each interval bound from the rounded value is rounded.
 
 Besides these scores, only ranks (:mod:`reveal_leaderboard.release.ranking`) leave the worker. The policy's settings are
-stored with the score. A *counting query* remains: how many of the cases I name have it? Rounding hides little of that
-(one case of 30 moves a score by 0.03); the budget limits the number of answers. The gain of five teams who combine
-their answers was simulated for several budgets and roundings: docs/operating.md, "What colluding teams can learn".
+stored with the score. A *counting query* remains possible: a submission can ask how many of the cases that it selects
+have a finding. Rounding hides little of the answer (one case of 30 changes a score by 0.03), so the budget limits the
+number of answers. The gain of five teams who combine their scores was simulated for several budgets and rounding steps
+(docs/operating.md, "What colluding teams can learn").
 
-Ratings are readers' judgements of answers, not held-out labels, so asking again reveals nothing. But a score of few
-answers means little, so small cells are hidden here too; all scores are rounded to `resolution`.
+Ratings are readers' judgements of answers, not held-out labels, so repeated submissions reveal nothing. But a mean of
+few ratings means little, so small cells are hidden as well; all scores are rounded to `resolution`.
 """
 
 from __future__ import annotations
@@ -49,7 +54,7 @@ from reveal_leaderboard.settings import ReleasePolicy
 
 POLICY = ReleasePolicy()
 SHOWN_RECIPE = "{metric}|unit:patient|i:shown|v:{version}"
-"""Signature of a figure whose interval is computed from its shown value."""
+"""Signature of a score whose interval is computed from the shown value."""
 
 
 Short = Annotated[str, Field(max_length=200)]
@@ -58,7 +63,9 @@ Fraction = Annotated[float, Field(allow_inf_nan=False, examples=[0.47])]
 
 @dataclass(frozen=True, slots=True)
 class ReleasedEstimate:
-    """A released number: value and 95% interval as fractions, and the band of cases behind it."""
+    """A released score of one metric and finding: value and 95% interval as fractions, and the range of its number of
+    cases.
+    """
 
     metric: Annotated[Short, Field(examples=["point_hit"])]
     finding: Annotated[Short, Field(examples=["macro"])]
@@ -70,19 +77,19 @@ class ReleasedEstimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both bounds of the interval; None without one."""
+        """Both bounds of the interval; None without an interval."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
 class ReleasedScore:
-    """The released part of a score; the scoring process, the database, the pages and the API all use this form.
+    """The released scores of a submission, as stored in the database and shown by the pages and the API.
 
     Attributes
     ----------
-    figures : macros and findings, by metric
-    shown, hidden : findings, in the order of the vocabulary
-    note : the hidden findings and the reason, for people
+    figures : released values of macros and findings, by metric
+    shown, hidden : shown and hidden findings, in the order of the vocabulary
+    note : sentence that lists the hidden findings and the reason
     policy : the settings of the release policy
     """
 
@@ -93,12 +100,12 @@ class ReleasedScore:
     policy: Mapping[Short, Any]
 
     def figure(self, metric: str, finding: str = MACRO) -> ReleasedEstimate | None:
-        """Return one estimate, if it is released."""
+        """Return the value of a metric and finding; None if it is not released."""
         return next((f for f in self.figures if (f.metric, f.finding) == (metric, finding)), None)
 
     @property
     def signature(self) -> str:
-        """Recipes of all scores."""
+        """Signatures of all values."""
         return " ".join(sorted({figure.signature for figure in self.figures}))
 
     def to_json(self) -> dict[str, Any]:
@@ -113,11 +120,11 @@ class ReleasedScore:
 
 
 def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
-    """Reduce the rows of one submission to their releasable part.
+    """Return the released scores of a submission, computed from its per-case rows.
 
     Parameters
     ----------
-    rows : rows of one submission on all cases of a holdout, of any kind of benchmark
+    rows : rows of a submission on all cases of a holdout, of any kind of benchmark
     policy : release policy
     """
     kind = KINDS[rows.kind]
@@ -127,7 +134,7 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     note = disclosure.note
     if few:
         named = ", ".join(finding for finding in disclosure.shown if finding in few)
-        note += f" Findings with fewer than {policy.place_cell} cases count in the averages only: {named}."
+        note += f" Findings with fewer than {policy.place_cell} cases count only in averages: {named}."
     allowed = _enough_for_places(disclosure.estimates, policy)
     averages = [{e.metric for e in estimates if e.finding == MACRO} for estimates in (disclosure.estimates, allowed)]
     if left_out := sorted(METRICS[metric].in_words for metric in averages[0] - averages[1]):
@@ -136,8 +143,8 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
 
 
 def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
-    """Return the macro used for ranking and the ladder: the macro of the kind's primary metric or, if that is missing,
-    of a fallback metric.
+    """Return the macro used for ranking and the ladder: that of the kind's primary metric, or of a fallback metric if
+    it is missing.
     """
     ranking = (metric for kind in KINDS.values() for metric in (kind.release.primary, *kind.release.fallback_metrics))
     figures = (score.figure(metric) for metric in ranking)
@@ -145,10 +152,10 @@ def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
 
 
 def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy = POLICY) -> bool:
-    """Return True if `new` is shown: its rounded primary macro exceeds `best`'s by more than `ladder_step`.
+    """Return True if `new` may be shown: its rounded primary macro exceeds that of `best` by more than `ladder_step`.
 
-    A first score is always shown. Only released scores are compared, so that holding a score back reveals no more than
-    releasing it.
+    The first score of a team is always shown. Only released scores are compared, so that holding a score back reveals
+    no more than releasing it would.
     """
     before = None if best is None else primary_figure(best)
     now = primary_figure(new)
@@ -158,10 +165,10 @@ def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy 
 
 
 def split_final(patient_ids: Iterable[str], key: bytes, share: float) -> frozenset[str]:
-    """Return the patients of the final part: about `share` of them.
+    """Return the patients of the final part, about a fraction `share` of all patients.
 
-    The keyed hash of a patient's id decides, so that a patient stays in its part when others are added or removed, and
-    the parts are indistinguishable without the key.
+    A keyed hash of the patient's id decides. So a patient stays in the same part when other patients are added or
+    removed, and nobody can tell the parts apart without the key.
 
     Raises
     ------
@@ -182,7 +189,7 @@ def _place(patient: str, key: bytes) -> int:
 
 
 def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> list[Estimate]:
-    """Return estimates without positional scores that ask more questions about places than the cases allow."""
+    """Return the estimates without positional scores that have too few cases for their metric."""
     positional = list(dict.fromkeys(e.metric for e in estimates if is_positional(e.metric)))
     if not positional:
         return list(estimates)
@@ -199,7 +206,7 @@ def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> 
 
 
 def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
-    """Yield rounded scores, with coarser steps for small cells if `is_coarse`."""
+    """Yield rounded scores, with larger steps for small numbers of cases if `is_coarse`."""
     rounding = Rounding(policy)
     of_findings = [e for e in disclosure.estimates if e.finding != MACRO] if is_coarse else []
     n_cases = {e.finding: e.n for e in of_findings}
@@ -207,9 +214,10 @@ def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) 
         is_macro = e.finding == MACRO
         step, positional = policy.resolution, is_positional(e.metric)
         if is_macro:
-            # The step suits all shown findings, and the findings in this macro; an overlap's macro may contain only one
+            # The step must suit all shown findings and the findings in this macro; the macro of an overlap may contain
+            # only one.
             own = [one.n for one in of_findings if one.metric == e.metric]
-            # Without scores of findings, the step suits findings of the smallest cell
+            # Without scores of findings, the step suits findings with `min_cell` cases.
             every = list(n_cases.values()) or [policy.min_cell] * (e.n if is_coarse else 0)
             step = max(rounding.macro_step(n, positional=positional) for n in (every, own))
         elif is_coarse:

@@ -1,6 +1,6 @@
-"""Rounding of a board's releases: values, bounds of intervals, averages, counts of cases.
+"""Round the values that a board releases: scores, interval bounds, averages and numbers of cases.
 
-The steps and ranges are settings (:class:`~reveal_leaderboard.settings.ReleasePolicy`); this module applies them.
+The steps and ranges are settings (:class:`~reveal_leaderboard.settings.ReleasePolicy`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reveal_leaderboard.settings import ReleasePolicy
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
 
-_FINEST = 0.001  # step between the true values that are tried
+_FINEST = 0.001  # step of the grid of possible true values
 
 WIDEST_REACH = 0.05
 """Largest rounding step of interval bounds."""
@@ -26,7 +26,7 @@ WIDEST_REACH = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """The rounding rules of a policy.
+    """Rounding by the settings of a release policy.
 
     Examples
     --------
@@ -42,27 +42,26 @@ class Rounding:
         return None if math.isnan(value) else _multiple(round(value / step), step)
 
     def round_outwards(self, low: float, high: float, step: float | None = None) -> tuple[float | None, float | None]:
-        """Return the bounds of an interval, each at the next multiple of `step` away from the middle; None if
-        undefined.
-        """
+        """Return the bounds of an interval, each rounded outwards to a multiple of `step`; None if undefined."""
         step = self.policy.resolution if step is None else step
         below = None if math.isnan(low) else _multiple(math.floor(low / step + 1e-9), step)
         above = None if math.isnan(high) else _multiple(math.ceil(high / step - 1e-9), step)
         return below, above
 
     def around(self, rounded: float, below: float, above: float, step: float) -> tuple[float | None, float | None]:
-        """Return the bounds of an interval around a score over cases that the model chooses; None if undefined.
+        """Return the bounds of an interval around a rounded score, as rounded distances from the score; None if
+        undefined.
 
-        Each bound is a whole number of steps from the *rounded* value, at most `WIDEST_REACH` each, and far enough to
-        include the bound of the exact interval. A bound rounded on its own would reveal where the exact value is within
-        its step. A distance reveals only the interval's length, which depends on the number of cases and hardly on the
-        hits.
+        Each bound is a whole number of steps away from the *rounded* value, with steps of at most `WIDEST_REACH`, and
+        far enough to include the exact bound. A bound that is rounded separately would reveal where the exact value
+        lies within its step. A distance reveals only the interval's length, which depends on the number of cases but
+        hardly on the hits.
 
         Parameters
         ----------
         rounded : the rounded value
-        below, above : distances of the exact bounds from the exact value, NaN if undefined
-        step : unit to which the value is rounded
+        below, above : distances of the exact bounds from the exact value; NaN if undefined
+        step : rounding step of the value
         """
         if math.isnan(below) or math.isnan(above):
             return None, None
@@ -73,17 +72,17 @@ class Rounding:
     def consistent(
         self, rounded: float, spread: Spread, step: float, bounds: tuple[float, float]
     ) -> tuple[float | None, float | None]:
-        """Return the bounds of an interval that reveals nothing beyond the rounded value: the range of possible true
+        """Return the bounds of an interval that is computed only from the rounded value: the range of possible true
         values.
 
-        A true value is possible if the rounded value is within 1.96 of its standard errors, as in Wilson's score
+        A true value is possible if the rounded value is at most 1.96 standard errors away from it, as in Wilson's score
         interval (1927, J. Am. Stat. Assoc. 22), with rounding as a separate error, whose variance is ``step**2 / 12``.
 
         Parameters
         ----------
         rounded : the rounded value
-        spread : standard error by true value
-        step : unit to which the value is rounded
+        spread : function that returns the standard error for a true value
+        step : rounding step of the value
         bounds : range of the metric
 
         Examples
@@ -105,10 +104,10 @@ class Rounding:
         return max(self.policy.resolution, round(step, 6))
 
     def macro_step(self, n_cases: Sequence[int], *, positional: bool = False) -> float:
-        """Return the step of a macro over findings with these numbers of cases, so that it shows no finding more finely
-        than the finding's own score does.
+        """Return the rounding step of a macro over findings with these numbers of cases, such that no finding is shown
+        more precisely than by its own score.
 
-        For positional metrics this holds only if `place_factor` is 1. A macro over one finding has the step of that
+        For positional metrics this is true only if `place_factor` is 1. A macro over one finding has the step of that
         finding.
         """
         if len(n_cases) == 1:
@@ -129,10 +128,10 @@ class Rounding:
 
 
 def is_positional(metric: str) -> bool:
-    """Return True if a metric scores positions that a model marks."""
+    """Return True if a metric scores predicted positions."""
     return any(metric in kind.release.positional_metrics for kind in KINDS.values())
 
 
 def _multiple(steps: int, step: float) -> float:
-    """Return `steps` times `step`, rounded for display."""
+    """Return `steps` times `step`, rounded so that it prints as a short decimal."""
     return round(steps * step, 6) + 0.0  # no -0.0

@@ -1,19 +1,19 @@
-"""Held-out cases that versions and boards have in common.
+"""Database of the held-out cases that versions and boards share.
 
 Conventions
 -----------
-Answers on the same cases add up, whichever board or version gave them. So every version's held-out cases are recorded
-here by digests of their ids and, where the public folder has their pictures, of the pictures
-(:mod:`reveal_bench.dataset.overlaps`). A new version is compared with all others, also with those whose folders are no
-longer served, unless the digests of these were lost (:func:`versions_without_cases`).
+Scores on the same cases disclose the same labels, whichever board or version they are from. So the held-out cases of
+every version are recorded, as digests of their ids and, if the public folder has the images, of the images
+(:mod:`reveal_bench.dataset.overlaps`). A new version is compared with all other versions, including those whose folders
+are no longer served, unless their digests were lost (:func:`versions_without_cases`).
 
-The *share* of a version in common with another one is the fraction of its patients, studies, images or pictures that
-the other one holds out, too, whichever is most. Only versions that a program scores are recorded: readers rate answers
-anew, which reveals nothing of labels.
+The *share* of a version A in common with a version B is the fraction of A's patients, studies, image ids or images that
+B also holds out, whichever fraction is largest. Versions whose answers are rated by readers are not recorded, because
+ratings reveal no labels.
 
-A submission to another version of the same benchmark counts by this share, because a refresh replaces a part of the
-cases. A submission to another benchmark counts in full on every board that holds out some of its cases: both boards
-are open at once, and a team could answer for the common cases alone.
+A submission to another version of the same benchmark counts by this share, because a refresh replaces only a part of
+the cases. A submission to another benchmark counts fully on every board that shares held-out cases, because both boards
+are open at the same time, and a team could answer only for the shared cases.
 
 Every function runs in its caller's transaction.
 """
@@ -34,14 +34,16 @@ BATCH = 10_000
 READ_KINDS = frozenset(name for name, kind in KINDS.items() if kind.scoring.scored_by == "readers")
 """Kinds of benchmarks whose answers are rated by readers, and whose cases are not recorded."""
 LEAST_SHARE = 0.02
-"""Smallest share that counts: a few equal ids or blank pictures may be chance, and budgets are rounded up to whole
-submissions, so that one of them would close a board of any size to the teams of another one.
+"""Smallest share that counts.
+
+A few equal ids or blank images may be chance, and budgets are rounded up to whole submissions, so a single shared case
+would close a board of any size to the teams of another board.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SharedCases:
-    """Fraction of a version's held-out cases that another version holds out, too."""
+    """Fraction of a version's held-out cases that another version also holds out."""
 
     benchmark: str
     version: str
@@ -55,17 +57,17 @@ class SharedCases:
 def register_cases(
     connection: sa.Connection, benchmark: str, version: str, digests: Mapping[str, Iterable[str]]
 ) -> None:
-    """Record the held-out cases of a version, and what it shares with every other version.
+    """Record the held-out cases of a version, and its shares in common with every other version.
 
-    Digests take the place of earlier ones of their kind, as after a change of their key; kinds without any stay, so a
-    folder with the pictures may follow one without them. A share that is known never falls, since the cases of a
-    version never change.
+    Digests replace earlier digests of their kind, for example after a change of the key. Kinds without new digests are
+    kept, so that images can be recorded later. A known share never decreases, since the cases of a version never
+    change.
 
     Parameters
     ----------
     digests : "patient", "study", "image" and "picture" -> hexadecimal digests
     """
-    # Servers that start at once register one by one
+    # servers that start at the same time register one after the other
     connection.execute(locked(sa.select(boards.c.benchmark).order_by(boards.c.benchmark)))
     own = _of(held_out, benchmark, version)
     given = {(kind, digest) for kind, of_kind in digests.items() for digest in of_kind}
@@ -107,11 +109,11 @@ def versions_without_cases(connection: sa.Connection) -> list[tuple[str, str]]:
 def record_overlaps(
     connection: sa.Connection, benchmark: str, version: str, sentences: Mapping[tuple[str, str], str]
 ) -> None:
-    """Record which public folders reveal references of a version, instead of those recorded before.
+    """Record which public folders reveal references of a version, replacing the earlier record.
 
     Parameters
     ----------
-    sentences : (benchmark, version) of the public folder -> the overlap as a clause
+    sentences : (benchmark, version) of the public folder -> clause that describes the overlap
     """
     connection.execute(overlaps.delete().where(_of(overlaps, benchmark, version)))
     for (other, other_version), sentence in sentences.items():
@@ -120,7 +122,7 @@ def record_overlaps(
 
 
 def overlaps_of(connection: sa.Connection, benchmark: str, version: str) -> dict[tuple[str, str], str]:
-    """Return the public folders that reveal references of a version, as given to :func:`record_overlaps`."""
+    """Return the public folders that reveal references of a version, as recorded by :func:`record_overlaps`."""
     query = sa.select(overlaps).where(_of(overlaps, benchmark, version))
     return {(row.other, row.other_version): row.sentence for row in connection.execute(query)}
 
@@ -132,14 +134,16 @@ def patients_of(connection: sa.Connection, benchmark: str, version: str) -> set[
 
 
 def shared_with(connection: sa.Connection, benchmark: str, version: str) -> list[SharedCases]:
-    """Return the versions, of any board, that hold out some of a version's cases, by name and version."""
+    """Return the versions of all boards that share held-out cases with a version, sorted by name and version."""
     columns = shared_cases.c.other, shared_cases.c.other_version, shared_cases.c.share
     query = sa.select(*columns).where(_of(shared_cases, benchmark, version)).order_by(*columns[:2])
     return [SharedCases(*row) for row in connection.execute(query)]
 
 
 def boards_sharing(connection: sa.Connection, benchmark: str, version: str) -> list[tuple[str, str]]:
-    """Return (benchmark, version) of the other benchmarks' boards on which submissions to a version count, by name."""
+    """Return (benchmark, version) of boards of other benchmarks on which submissions to a version count, sorted by
+    name.
+    """
     other = _of_other(benchmark, version) & (shared_cases.c.benchmark != benchmark)
     is_visible = (boards.c.benchmark == shared_cases.c.benchmark) & (boards.c.version == shared_cases.c.version)
     query = sa.select(boards.c.benchmark, boards.c.version).join(shared_cases, is_visible).where(other)
@@ -160,7 +164,9 @@ def lock_boards(connection: sa.Connection, benchmark: str, version: str) -> dict
 
 
 def _shares(connection: sa.Connection, benchmark: str, version: str) -> dict[tuple[str, ...], float]:
-    """Return the shares of this version with each other one, both ways: (benchmark, version, other, its version)."""
+    """Return the shares between this version and each other version in both directions, by (benchmark, version, other
+    benchmark, other version).
+    """
     mine, theirs = held_out.alias(), held_out.alias()
     both = sa.and_(mine.c.kind == theirs.c.kind, mine.c.digest == theirs.c.digest)
     is_mine = _of(mine, benchmark, version)

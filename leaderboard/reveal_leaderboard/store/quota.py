@@ -1,23 +1,24 @@
-"""The ledger of scored submissions: a team's remaining budget and how it was spent.
+"""Budgets of scored submissions: a ledger of used submissions, and a team's remaining budget.
 
 Conventions
 -----------
-A budget belongs to a team and to one version of one benchmark. Scored submissions to other versions and boards that
-hold out some of the same cases count, too (:mod:`reveal_leaderboard.store.cases`), rounded up to whole submissions. So
-a submission needs a place in the budget of its own version and of every board that holds out some of its cases, and
-no order of submissions reveals more about these cases than their boards allow.
+A team has a budget for each version of a benchmark. Scored submissions to other versions and boards that share held-out
+cases also count (:mod:`reveal_leaderboard.store.cases`), rounded up to whole submissions. So a submission is possible
+only if the budget of its version, and of every board that shares held-out cases, allows one more. No order of
+submissions reveals more about these cases than their boards allow.
 
-Sending a submission *reserves* one (+1), and a released score *charges* it (0: the reservation becomes final). An
-error, a refusal, a timely withdrawal, a repetition or a score of which nothing can be shown *refunds* it (-1), and an
-admin may *grant* more (-n). So the sum of a team's amounts, without grants, is the number of its submissions that are
-charged or in progress. Every row has a reason, and no row is ever changed.
+The ledger has an entry for each change. Sending a submission *reserves* one (+1). A released score *charges* the
+reservation (0), which makes it final. An error, a refusal, a withdrawal before scoring, a repetition or a score of
+which nothing can be shown *refunds* the reservation (-1). An admin may *grant* more submissions (-n). So the sum of a
+team's amounts, without grants, is the number of its submissions that are charged or in progress. Every entry has a
+reason, and no entry is ever changed.
 
-Repetitions and scores of which nothing can be shown are not counted in the total, but they count for their day, because
-scoring them has a cost. They differ from other refunds in that their submission was scored; a scored submission is
-never reserved again.
+Repetitions and scores of which nothing can be shown do not count in the total, but count for their day, because scoring
+costs time. Such a refund is recognised by the status "scored" of its submission; a scored submission is never reserved
+again.
 
-Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the locks of all
-boards concerned, so that two simultaneous submissions cannot both take the last place.
+Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller must hold the locks of
+all boards concerned, so that two simultaneous submissions cannot both use the last of a budget.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ class QuotaBalance:
 
     Attributes
     ----------
-    total : allowed scored submissions, grants included
-    charged, pending : submissions scored and in progress
-    carried : submissions that count here because other versions or boards hold out the same cases
-    left : number of submissions that remain of `total`, and of the totals of boards that hold out the same cases
-    per_day, left_today : the day's limit, and the remainder of today
-    next_at : when the next one is possible, seconds since 1970 UTC: now or the next midnight; None for never
-    board_left : remaining submissions of all teams together
-    why : these facts as a sentence
+    total : number of allowed scored submissions, including grants
+    charged, pending : numbers of submissions that are charged, and in progress
+    carried : number of submissions to other versions or boards that count here, because they share held-out cases
+    left : number of submissions that are left of `total` and of the totals of boards that share held-out cases
+    per_day, left_today : limit per day, and number of submissions left today
+    next_at : time when the next submission is possible (now or the next midnight), in seconds since 1970 UTC; None for
+        never
+    board_left : number of submissions left for all teams together
+    why : sentence on these numbers
     """
 
     total: int
@@ -68,12 +70,12 @@ class QuotaBalance:
 
     @property
     def may_send(self) -> bool:
-        """True if one more may be sent now."""
+        """True if one more submission may be sent now."""
         return min(self.left, self.left_today, self.board_left) > 0
 
 
 class QuotaExceededError(ValueError):
-    """No more submissions may be scored now; `balance` says why and until when."""
+    """The budget allows no more submissions now; `balance` has the reason and the time of the next one."""
 
     def __init__(self, balance: QuotaBalance) -> None:
         super().__init__(balance.why)
@@ -82,7 +84,7 @@ class QuotaExceededError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One line of the ledger: `kind` is "reserved" (+1), "charged" (0), "refunded" (-1) or "granted" (-n)."""
+    """An entry of the ledger; `kind` is "reserved" (+1), "charged" (0), "refunded" (-1) or "granted" (-n)."""
 
     id: int
     team_id: str
@@ -99,7 +101,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Budget:
-    """Used parts of the budgets of one version, by a team and by all teams; `today` is about the team."""
+    """Used submissions on a version, by a team (also `today`) and by all teams together."""
 
     benchmark: str
     quota: Quota
@@ -123,7 +125,7 @@ class _Budget:
 
 
 def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, settings: Settings) -> QuotaBalance:
-    """Return a team's current budget: the smallest of the budgets in which a submission takes a place."""
+    """Return a team's current budget: the smallest of all budgets that a submission uses."""
     at = moment(connection)
     midnight = at - at % DAY
     keys = [(benchmark, version), *boards_sharing(connection, benchmark, version)]
@@ -160,7 +162,7 @@ def _account(
 
 
 def _carried(connection: sa.Connection, benchmark: str, version: str, where: sa.ColumnElement[bool]) -> int:
-    """Return how many submissions on other versions and boards, of those that `where` selects, count on a version."""
+    """Return how many of the selected submissions to other versions and boards count on a version."""
     weighted = sum(
         other.weight(benchmark) * _sum(connection, _lines(other.benchmark, other.version) & where)
         for other in shared_with(connection, benchmark, version)
@@ -178,7 +180,7 @@ def reserve(
     *,
     who: str,
 ) -> QuotaBalance:
-    """Reserve one scored submission for `submission_id`, within the caller's transaction.
+    """Reserve a scored submission for `submission_id`, in the caller's transaction.
 
     Returns
     -------
@@ -187,7 +189,7 @@ def reserve(
     Raises
     ------
     QuotaExceededError
-        If the team's total, its day or the board's total is used up; undo the caller's transaction then.
+        If the team's total, the team's day or the board's total is used up; the caller must then undo its transaction.
     ValueError
         If the submission already has a reservation.
     """
@@ -206,7 +208,7 @@ def reserve(
 
 
 def charge(connection: sa.Connection, submission_id: str, *, who: str, why: str) -> None:
-    """Charge the reservation of a submission.
+    """Charge the reservation of a submission, because a score was released.
 
     Raises
     ------
@@ -244,20 +246,20 @@ def grant(connection: sa.Connection, team_id: str, benchmark: str, version: str,
 
 
 def granted_words(n: int, benchmark: str, version: str, why: str) -> str:
-    """Return the text of a grant's event, with which an audit compares the ledger."""
+    """Return the text of a grant's event, which an audit compares with the ledger."""
     return f"{n} more on {benchmark} {version}" + (f": {why}" if why else "")
 
 
 def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerEntry]:
-    """Return every line of a team's budget, oldest first."""
+    """Return all ledger entries of a team for a version, oldest first."""
     query = sa.select(ledger).where(_lines(benchmark, version), ledger.c.team_id == team_id).order_by(ledger.c.id)
     return [LedgerEntry(**row._mapping) for row in connection.execute(query)]
 
 
 def _on_version(connection: sa.Connection, benchmark: str, version: str, policy: QuotaPolicy) -> Quota:
-    """Return the budgets of `policy` in numbers, for the version's kind.
+    """Return the budgets of `policy` as numbers for a version.
 
-    If its kind is unknown, the holdout is taken to allow one scored submission per team.
+    If the version's kind is unknown, the total by holdout is one scored submission per team.
     """
     query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     facts = connection.execute(query).scalar_one_or_none() or {}
@@ -275,7 +277,7 @@ def _sum(connection: sa.Connection, where: sa.ColumnElement[bool]) -> int:
 
 
 def _refunded() -> sa.ColumnElement[bool]:
-    """Return the condition that a reservation was refunded at any time, except for submissions that were scored."""
+    """Return the SQL condition that a reservation was refunded at any time and its submission was not scored."""
     back, later = ledger.alias("back"), ledger.alias("later")
     is_again = sa.exists().where(later.c.submission_id == back.c.submission_id, later.c.sending > back.c.sending)
     is_scored = sa.exists().where(submissions.c.id == back.c.submission_id, submissions.c.status == "scored")
@@ -283,13 +285,14 @@ def _refunded() -> sa.ColumnElement[bool]:
         back.c.submission_id == ledger.c.submission_id,
         back.c.sending == ledger.c.sending,
         back.c.kind == "refunded",
-        ~is_scored | is_again,  # otherwise it is the last refund of a scored submission
+        ~is_scored | is_again,  # otherwise this is the last refund of a scored submission
     )
 
 
 _STANDS = (ledger.c.kind == "reserved") & ~_refunded()
-"""The condition that a line of the ledger is a reservation that was charged for a scored submission or never refunded;
-building it takes longer than running it.
+"""SQL condition that a ledger entry is a reservation for a scored submission, or was never refunded.
+
+Cached, because building the condition takes longer than running the query.
 """
 
 
@@ -300,17 +303,17 @@ def _sentence(accounts: Sequence[_Budget]) -> str:
         used = f"{quota.total} of {quota.total} used"
         if own.carried:
             used += (
-                f", {min(own.carried, quota.total)} of them on the same cases in another version or on another board"
+                f", of which {min(own.carried, quota.total)} for the same cases in another version or on another board"
             )
         return f"Your team has no scored submission left for this version of the benchmark ({used})."
     if full := next((other for other in others if not other.left), None):
         total = full.quota.total
         return (
-            f"Your team has no scored submission left for the cases that the board of {full.benchmark} holds out, too "
-            f"({total} of {total} used)."
+            f"Your team has no scored submission left for the cases that this board shares with "
+            f"{full.benchmark} ({total} of {total} used)."
         )
     if not all(account.board_left for account in accounts):
-        return "All scored submissions to these cases, which all teams share, are used."
+        return "All scored submissions for these cases are used; all teams share this budget."
     if full := next((account for account in accounts if not account.left_today), None):
         per_day = full.quota.per_day
         return (

@@ -1,1 +1,1 @@
-"""The processes beside the server: the worker that scores, its supervisor, and the sender of webhooks."""
+"""Processes besides the server: the worker that scores submissions, its supervisor, and the sender of webhooks."""

@@ -1,20 +1,21 @@
-"""The vault's own count of the answers that a version has given.
+"""Count, in the vault, of the scores that a worker has released for a version (answers).
 
 Conventions
 -----------
-Budgets are in the database, which the server writes. If the server is taken over, it can raise them, delete the ledger
-or invent teams. So the worker counts again, in the vault: every scored file whose scores are released is one answer, by
-the keyed fingerprint of its predictions (:mod:`reveal_leaderboard.release.fingerprints`). Scoring the same predictions
-again is not a further answer. The limit is `quota.board_total` of the worker's own settings.
+Budgets are in the database, which the server writes. An attacker who takes over the server can raise budgets, delete
+the ledger or invent teams. So the worker keeps its own count in the vault. Every scored file whose scores are released
+is one answer, identified by the keyed fingerprint of its predictions (:mod:`reveal_leaderboard.release.fingerprints`).
+Scoring the same predictions again is not another answer. The limit is `quota.board_total` of the worker's own settings.
 
-An answer is counted within the transaction that releases its scores, before they are written. If the worker is killed
-then, the count is too high until the submission is scored again.
+An answer is counted in the transaction that releases its scores, before they are written. If the worker is killed in
+between, the count is too high until the submission is scored again.
 
 Submissions that a refresh scores against another version are counted separately. Their limit is the number of answers
-that the benchmark's other versions gave, if that is larger.
+of the benchmark's other versions, if this number is larger.
 
-The count is a file per version, ``answers.BENCHMARK.VERSION.json``. At every start the worker adds the fingerprints in
-the database, for vaults from before this count or restored from a backup. This can only raise the count.
+The count is a file per version, ``answers.BENCHMARK.VERSION.json``. At every start, the worker adds the fingerprints in
+the database to the count, because the vault may be older than the count or restored from a backup. This can only raise
+the count.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ _CONTENTS = TypeAdapter(Contents)
 
 
 class CountDamagedError(OSError):
-    """The file of a count cannot be read; the message names it and the remedy."""
+    """The file of a count cannot be read; the message names the file and the remedy."""
 
     loggable = True
 
 
 class AnswerCount:
-    """The answers that one version has given; safe to use from several workers that share the vault."""
+    """Count of the answers of one version; safe to use from several workers that share the vault."""
 
     def __init__(self, vault: Path, benchmark: str, version: str) -> None:
         self._vault, self._file = vault, vault / f"answers.{benchmark}.{version}.json"
 
     def read(self) -> Contents:
-        """Return all answers so far.
+        """Return the counted answers.
 
         Raises
         ------
         CountDamagedError
-            If the file does not contain a count.
+            If the file is damaged.
         """
         if not self._file.exists():
             return {}
@@ -68,14 +69,16 @@ class AnswerCount:
             ) from None
 
     def include(self, contents: Contents) -> None:
-        """Count answers that were given already."""
+        """Add answers that were released earlier to the count."""
         with self._locked():
             known = self.read()
             if not contents.keys() <= known.keys():
                 self._write({**contents, **known})
 
     def admit(self, content: str, kind: str, limit: int) -> bool:
-        """Count one more answer, unless `limit` answers of its kind were given; return True if it may be released."""
+        """Count one more answer, unless `limit` answers of its kind were released; return True if it may be
+        released.
+        """
         with self._locked():
             known = self.read()
             if content in known:
@@ -99,7 +102,7 @@ class AnswerCount:
 
 
 def answers_in_database(connection: sa.Connection, benchmark: str, version: str) -> Contents:
-    """Return the answers that the database knows of."""
+    """Return the answers that are recorded in the database."""
     query = (
         sa.select(fingerprints.c.content, submissions.c.version)
         .join(submissions, submissions.c.id == fingerprints.c.submission_id)

@@ -1,8 +1,8 @@
-"""Keeps processes running: starts them, restarts those that die, and stops them in order.
+"""Supervisor of processes: starts them, restarts processes that die, and stops all of them at the end.
 
-A process that dies is restarted after a pause that doubles from one second to a minute, and starts at one second again
-once the process has run for a minute; exit code 0 means that it is done. The supervisor has no state of its own: the
-job of a dead worker is leased again from the database.
+A process that dies is restarted after a pause, which doubles from one second up to a minute, and is one second again
+once the process has run for a minute. A process that ends with exit code 0 is not restarted. The supervisor stores
+nothing: the job of a dead worker is leased again from the database.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ log = logging.getLogger(__name__)
 
 
 def own_command(*words: object) -> list[str]:
-    """Return the command line that runs this program with other arguments; ``-P`` ignores modules in the working
-    folder.
-    """
+    """Return the command line that runs this program with `arguments`; ``-P`` ignores modules in the working folder."""
     return [sys.executable, "-P", "-m", "reveal_leaderboard", *map(str, words)]
 
 
 @dataclass
 class SupervisedCommand:
-    """A command, its process and the time when it may be started again."""
+    """A supervised command, its process, and the time from which it may be started again."""
 
     name: str
     command: Sequence[str]
@@ -44,12 +42,12 @@ class SupervisedCommand:
 
 
 class Supervisor:
-    """Runs `commands` (name -> words) until :attr:`stopping` is set.
+    """Runs `commands` until :attr:`stopping` is set.
 
     Parameters
     ----------
-    commands : dict from a name for the log to the words of a command
-    output : destination of the processes' output; None for this process's own
+    commands : name for the log -> words of the command
+    output : file for the processes' output; None for the output of this process
     """
 
     def __init__(self, commands: Mapping[str, Sequence[str]], *, output: IO[bytes] | None = None) -> None:
@@ -64,7 +62,7 @@ class Supervisor:
         return {one.name: one.process.pid for one in self._kept if one.process and one.process.poll() is None}
 
     def run(self) -> None:
-        """Start every command, restart those that die, and stop all once :attr:`stopping` is set."""
+        """Start all commands, restart processes that die, and stop all processes once :attr:`stopping` is set."""
         try:
             while not self.stopping.is_set() and not all(one.is_done for one in self._kept):
                 for one in self._kept:
@@ -88,7 +86,7 @@ class Supervisor:
             one.pause = min(2 * one.pause, LONGEST_PAUSE)
             self.n_restarts += 1
         if moment >= one.next_start and not one.is_done:
-            # A session of its own: Ctrl-C reaches only the supervisor, which then ends the others in order.
+            # A separate session, so that Ctrl-C reaches only the supervisor, which then stops the processes.
             one.process = subprocess.Popen(
                 list(one.command), stdout=self._output, stderr=self._output, start_new_session=True
             )

@@ -1,20 +1,20 @@
-"""Sends the board's events to webhooks: signed messages by HTTPS, each repeated until it is accepted.
+"""Send the board's events to webhooks, as signed messages by HTTPS that are repeated until accepted.
 
 Conventions
 -----------
-Messages have the form of the Standard Webhooks specification 1.0: JSON with `type`, `timestamp` (of the event) and
-`data`; headers ``webhook-id``, the same at every attempt, ``webhook-timestamp`` of the attempt, and
-``webhook-signature``, for each key ``v1,`` and the HMAC-SHA256 over id, timestamp and body. A message contains only
-public facts at the time of sending. If an entry is public, or was until its team withdrew it, the message has its
-address, team and model; for any other entry, the message says only that something happened to an entry. No message
-contains a figure, a reason or a person.
+Messages follow the Standard Webhooks specification 1.0. The body is JSON with `type`, `timestamp` (of the event) and
+`data`. The headers are ``webhook-id`` (the same at every attempt), ``webhook-timestamp`` (of the attempt) and
+``webhook-signature`` (for each key, ``v1,`` and the HMAC-SHA256 over id, timestamp and body). A message contains only
+facts that are public at the time of sending. If an entry is public, or was public until its team withdrew it, the
+message contains its address, team and model. For any other entry, the message says only that something happened to an
+entry. No message contains a score, a reason or a person.
 
-Each webhook has a thread, so that a hanging receiver delays neither scoring nor the other webhooks. An attempt ends
-after :data:`SECONDS` whatever the receiver does. Only the status of the answer is read; redirects are not followed. The
-host's name is looked up once per attempt, its addresses are checked, and the connection goes to a checked address.
-Proxies of the environment are not used.
+Each webhook has a thread, so that a slow receiver delays neither scoring nor other webhooks. An attempt ends after
+:data:`SECONDS`. Only the status code of the answer is read; redirects are not followed. The host name is looked up once
+per attempt, its addresses are checked, and the connection uses a checked address. Proxies in the environment are not
+used.
 
-The process that has the keys in its environment sends the messages: a worker, or ``reveal-leaderboard webhooks
+Messages are sent by the process that has the keys in its environment: a worker, or ``reveal-leaderboard webhooks
 deliver`` if workers have no network.
 """
 
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 class NotAllowedAddressError(OSError):
-    """The receiver's address is not allowed by the settings."""
+    """The settings do not allow the receiver's address."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ class Sender:
 
     Parameters
     ----------
-    keys : signing keys; each adds a signature to every message
-    server : address of the board, such as "https://board.example.org"; if empty, entries are named by their path only
+    keys : signing keys; every message has a signature by each key
+    server : address of the board, such as "https://board.example.org"; if empty, messages contain only the path of an
+        entry
     """
 
     store: Store
@@ -76,17 +77,17 @@ class Sender:
     server: str = ""
 
     def run(self, stopping: threading.Event) -> None:
-        """Send due messages until told to stop."""
+        """Send due messages until stopped."""
         while not stopping.is_set():
             try:
                 if not self.step():
                     stopping.wait(POLL_SECONDS)
-            except Exception as error:  # such as an unreachable database; claimed deliveries become due again
+            except Exception as error:  # such as an unreachable database; claimed deliveries become due again later
                 log.warning("webhook %s waits", self.name, exc_info=error)
                 stopping.wait(AGAIN_SECONDS)
 
     def step(self, *, only: str | None = None) -> bool:
-        """Send one due message, or with `only` that delivery; return True if there was one to send."""
+        """Send one due message (with `only`, the delivery with this id); return True if there was one."""
         deliveries = Deliveries(self.store.engine)
         deliveries.collect(self.name, self.webhook.events)
         delivery = deliveries.claim(self.name, only=only)
@@ -98,7 +99,7 @@ class Sender:
         return True
 
     def _send(self, delivery: Delivery) -> int | None:
-        """Return the status of the answer; None if there was none."""
+        """Return the status code of the answer; None without an answer."""
         try:
             body, at = _body(self.store, delivery, self.server), int(time.time())
             headers = {
@@ -136,13 +137,13 @@ def open_senders(store: Store, environ: Mapping[str, str]) -> list[Sender]:
         if keys := webhook_keys(name, environ):
             senders.append(Sender(store, name, webhook, keys, server))
         else:
-            log.warning("webhook %s has no key here: another process must deliver to it", name)
+            log.warning("webhook %s has no key in the environment: another process must send its messages", name)
     return senders
 
 
 @contextmanager
 def delivering(senders: Sequence[Sender], *, to_the_end: bool = False) -> Iterator[None]:
-    """Run senders while the block runs; with `to_the_end`, also send the messages that are due when it ends."""
+    """Run the senders during the block; with `to_the_end`, also send the messages that are due at its end."""
     stopping = threading.Event()
     threads = [
         threading.Thread(target=sender.run, args=(stopping,), name=f"webhook {sender.name}", daemon=True)
@@ -173,7 +174,7 @@ def _body(store: Store, delivery: Delivery, server: str) -> bytes:
 
 
 def _describe_event(store: Store, event_id: int, kind: str, server: str) -> tuple[float, dict[str, Any]]:
-    """Return (time of an event, its facts that are public now)."""
+    """Return the time of an event, and its facts that are public now."""
     with store.read() as connection:
         event = connection.execute(sa.select(events.c.at, events.c.subject).where(events.c.id == event_id)).one()
         submission_id = event.subject.partition(":")[2]
@@ -212,7 +213,7 @@ async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> in
 
 
 async def _address(host: str, port: int, *, is_private: bool) -> str:
-    """Return an address of `host`; all of the host's addresses must be allowed."""
+    """Return an address of `host`, after checking that all addresses of the host are allowed."""
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(socket_address[0]) for *_, socket_address in infos]
     if not is_private and not all(map(is_public_address, addresses)):

@@ -1,18 +1,18 @@
-"""Scores submissions: the only process that knows the holdouts' locations.
+"""The worker, which scores submissions; only this process knows where the holdouts are.
 
 Conventions
 -----------
-The worker itself touches neither an upload's bytes nor a reference: it hands predictions and references to the score
-child (:mod:`reveal_leaderboard.custody`), and writes released figures to the database. The predictions were stored when
-the file was sent. The file is parsed again only to be scored against another version, or if its predictions are
-missing, damaged or in an older format. Validation ends before a reference is opened. From then on no public message
-depends on the error: an exception becomes one fixed sentence and an incident number, and its details go to the vault.
+The worker itself reads neither uploads nor references. It passes predictions and references to the score child
+(:mod:`reveal_leaderboard.custody`), and writes released scores to the database. The predictions were parsed and stored
+when the file was sent. The file is parsed again only to be scored against another version, or if the stored predictions
+are missing, damaged or in an older format. All validation ends before a reference is opened. After that, public
+messages do not depend on an error: an exception becomes a fixed sentence with an incident number, and the details are
+written to the vault. Scoring is deterministic, so a submission whose worker was killed is scored again under a new
+lease.
 
-Scoring is deterministic, so a submission whose worker was killed is simply scored again under a new lease.
-
-Exact figures, the details of incidents, the salt of the reference hash and the key that signs receipts go to the
-*vault* beside the holdout, a folder that only the worker's user can read. The data folder, which the server shares,
-receives released figures.
+Exact scores, details of incidents, the salt of the reference hash and the receipt key are in the *vault* beside the
+holdout, a folder that only the worker's user can read. The data folder, which the server shares, contains released
+scores only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from reveal_leaderboard.worker.answers import AnswerCount, answers_in_database
 
 
 class Vault:
-    """The folder of exact figures and incidents, mode 0700."""
+    """Folder of exact scores and incidents, mode 0700."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,15 +65,16 @@ class Vault:
         folder.chmod(0o700)
 
     def write_incident(self, subject: str, details: str) -> str:
-        """Store `details` under a new incident number, and return the number."""
+        """Store `details` of an incident under a new number, and return the number."""
         number = f"INC-{secrets.token_hex(4).upper()}"
         text = f"{subject}\n{details}"
         write_durably(self.folder / f"{number}.txt", text.encode("utf-8", "backslashreplace"))
         return number
 
     def make_salt(self) -> None:
-        """Create the vault's secret salt unless it exists; without the salt, the public hash of the references cannot
-        confirm guesses at them.
+        """Create the vault's secret salt if it is missing.
+
+        Without the salt, the public hash of the references cannot confirm guesses of references.
         """
         path = self.folder / "salt"
         if not path.exists():
@@ -82,7 +83,7 @@ class Vault:
 
 @dataclass(frozen=True)
 class Holdout:
-    """The private references of one version of a benchmark."""
+    """The private references of a version of a benchmark."""
 
     folder: Path
     info: FolderInfo
@@ -90,29 +91,29 @@ class Holdout:
     _manifests: dict[str, Manifest] = field(default_factory=dict, repr=False)
 
     def manifest(self, split: str) -> Manifest:
-        """Return the manifest of `split`, read once."""
+        """Return the manifest of `split`, which is read once."""
         if split not in self._manifests:
             self._manifests[split] = KINDS[self.info.kind].questions.read_manifest(self.folder, split)
         return self._manifests[split]
 
 
 Holdouts = dict[tuple[str, str], Holdout]
-"""(benchmark, version) -> holdout."""
+"""Mapping from (benchmark, version) to the holdout."""
 
 
 def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path], vault: Path | None) -> Holdouts:
-    """Check the holdouts' locations, and identify their benchmarks and versions.
+    """Return the holdouts in `folders`, after checking their locations, benchmarks and versions.
 
     Parameters
     ----------
-    folders : (benchmark, folder) pairs, one for every version that is scored
-    shared : folders that the server reads and writes
-    vault : folder for exact figures; None for `vault` beside each holdout
+    folders : (benchmark, folder) pairs, one for each version to score
+    shared : folders that the server can read and write
+    vault : folder for exact scores; None for `vault` beside each holdout
 
     Raises
     ------
     ValueError
-        If a server could read a holdout or vault, or a holdout is not of the named benchmark.
+        If a server could read a holdout or vault, or a holdout is of a different benchmark.
     """
     shared = list(shared)
     holdouts: Holdouts = {}
@@ -124,9 +125,13 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
         config = KINDS[info.kind].config
         absent = [split for split in info.splits if not split_shards(folder, config, split)]
         if absent:
-            raise ValueError(f"the holdout must contain the references of its split {absent[0]!r}, {folder} does not")
+            raise ValueError(
+                f"the holdout must contain the references of its split {absent[0]!r}, but {folder} does not"
+            )
         if info.benchmark != name:
-            raise ValueError(f"`holdout` {name!r} must be that benchmark, got a folder of {info.benchmark!r}")
+            raise ValueError(
+                f"`holdout` {name!r} must be a folder of this benchmark, got a folder of {info.benchmark!r}"
+            )
         if (name, info.version) in holdouts:
             raise ValueError(f"`holdout` {name!r} is given twice in version {info.version}")
         holdouts[name, info.version] = Holdout(folder, info, Vault(private))
@@ -135,9 +140,10 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
 
 
 def register_patients(store: Store, holdouts: Holdouts, key: bytes) -> None:
-    """Record the patients of the holdouts by digests under the operator's key; without a key nothing is recorded.
+    """Record digests of the holdouts' patients under the operator's key; without a key nothing is recorded.
 
-    Public folders do not name them, and digests without a key would confirm guesses.
+    Only the worker can do this, because public folders do not contain patient ids. Digests without a key would confirm
+    guesses.
     """
     for (name, version), holdout in holdouts.items() if key else ():
         if KINDS[holdout.info.kind].scoring.scored_by == "program":
@@ -151,22 +157,25 @@ def _check_place(what: str, place: Path, shared: Iterable[Path]) -> None:
         if is_inside(place, [folder]) or is_inside(folder, [place]):
             raise ValueError(f"the {what} must be outside the data folder, which the server shares: {place}")
     if is_inside(place, readable_places()):
-        raise ValueError(f"the {what} must not be in a folder that the server reads as a program: {place}")
+        raise ValueError(f"the {what} must not be in a folder of programs that the server can read: {place}")
 
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 60.0
 BEAT_SECONDS = 15.0
 HALF_WRITTEN_SECONDS = 3600.0
-USED_UP = "This version has given all {limit} answers that its worker may give."
-INCIDENT = "Scoring stopped on our side. The cause cannot be shown; please send the operators incident number {number}."
+USED_UP = "The worker has released all {limit} scores that its settings allow for this version."
+INCIDENT = (
+    "Scoring failed because of an internal error, which cannot be shown. Please send the incident "
+    "number {number} to the operators."
+)
 
 Answer = TypeVar("Answer")
 log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """A job cannot be done because of the submitted file, or because data are missing; the message is public."""
+    """A job cannot be done because of the submitted file or missing data; the message is public."""
 
 
 @dataclass(frozen=True)
@@ -190,16 +199,16 @@ class GuardedOutcome:
 
 
 class Worker:
-    """Takes jobs from the queue, one at a time.
+    """Runs jobs from the queue, one at a time.
 
     Parameters
     ----------
-    store, blobs : shared with the server
-    holdouts : from :func:`reveal_leaderboard.worker.worker.open_holdouts`
-    custody : parses uploads and scores predictions
-    settings : the release policy of every benchmark
+    store, blobs : database and uploads, shared with the server
+    holdouts : holdouts from :func:`reveal_leaderboard.worker.worker.open_holdouts`
+    custody : runs the children that parse uploads and score predictions
+    settings : settings of all benchmarks
     lease_seconds : seconds after which a silent worker loses its job
-    pause_before_finish : seconds to wait with a finished result; for drills, such as killing the worker then
+    pause_before_finish : seconds to wait before a result is written, for tests that kill the worker
     """
 
     def __init__(
@@ -226,7 +235,7 @@ class Worker:
             _sweep(holdout.vault.folder)
 
     def run(self, *, once: bool = False) -> None:
-        """Work until :attr:`stopping` is set; with `once`, until the queue is empty.
+        """Run jobs until :attr:`stopping` is set or, with `once`, the queue is empty.
 
         Raises
         ------
@@ -246,22 +255,22 @@ class Worker:
                     else:
                         self.stopping.wait(POLL_SECONDS)
                 except SQLAlchemyError as error:
-                    log.warning("the database is unreachable; a lost lease runs out", exc_info=error)
+                    log.warning("the database is unreachable, so the lease expires", exc_info=error)
                     self.stopping.wait(POLL_SECONDS)
 
     def _count_known(self) -> bool:
-        """Count the answers in the database in the vault, too; return True."""
+        """Add the answers in the database to the vault's count; return True."""
         with self.store.read() as connection:
             known = {key: answers_in_database(connection, *key) for key in self.holdouts}
         for (name, version), contents in known.items():
             count, limit = self.answers[name, version], self.settings.of(name).quota.board_total
             count.include(contents)
             n = len(count.read())
-            log.info("worker %s serves %s %s, which gave %d of %d answers", self.name, name, version, n, limit)
+            log.info("worker %s serves %s %s, with %d of %d answers released", self.name, name, version, n, limit)
         return True
 
     def handle(self, job: Job) -> None:
-        """Complete one leased job."""
+        """Run a leased job to its end."""
         facts = {"benchmark": job.benchmark, "version": job.version}
         log.info("%s of %s, attempt %d", job.kind, job.subject, job.attempts, extra=facts)
         holdout = self.holdouts[job.benchmark, job.version]
@@ -269,7 +278,7 @@ class Worker:
             try:
                 kept = self._do(job, holdout)
             except SQLAlchemyError:
-                raise  # the submission is not the cause, so its job is leased again
+                raise  # the submission is not the cause, so the job is run again
             except RefusedError as error:
                 kept = self.queue.refuse(job, who=self._who, why=str(error))
             except Exception as error:
@@ -285,12 +294,12 @@ class Worker:
         if kept:
             log.info("%s of %s is done", job.kind, job.subject, extra=facts)
         else:
-            log.info("%s of %s was taken over; this result is dropped", job.kind, job.subject, extra=facts)
+            log.info("%s of %s has a new worker; this result is dropped", job.kind, job.subject, extra=facts)
 
     def _wait_for_storage(self, job: Job, error: Exception) -> None:
-        """Requeue a job and pause, longer each time: an outage must not fail everything in the queue."""
-        log.warning("%s of %s cannot be done now: its storage is unavailable", job.kind, job.subject, exc_info=error)
-        self.queue.give_back(job, who=self._who, why="Our storage is unavailable; it is tried again.")
+        """Requeue a job and pause, longer each time, so that an outage does not fail all jobs in the queue."""
+        log.warning("%s of %s cannot be done now: the storage is unavailable", job.kind, job.subject, exc_info=error)
+        self.queue.give_back(job, who=self._who, why="The storage is unavailable; the job is tried again.")
         self.stopping.wait(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
@@ -298,7 +307,7 @@ class Worker:
         return self.queue.heartbeat(job, lease_seconds=self.lease_seconds)
 
     def _tell(self) -> bool:
-        """Report to the board that this worker is alive."""
+        """Record in the database that this worker is alive."""
         key = next((signer.public_key_text for signer in self.signers.values()), None)
         serves = list(self.holdouts)
         self.queue.beat_worker(self.name, serves=serves, confinement=self.custody.confinement, receipt_key=key)
@@ -328,7 +337,7 @@ class Worker:
             raise LookupError(f"job {job.id} belongs to a missing submission")
         with self.store.read() as connection:
             split = boards.split_of(connection, job.benchmark, job.version)
-        submission = replace(submission, split=split)  # its name may differ in another version
+        submission = replace(submission, split=split)  # the name may differ in another version
         manifest = holdout.manifest(split)
         if KINDS[manifest.kind].scoring.scored_by == "readers":
             return self._score_ratings(job, holdout, submission, manifest)
@@ -344,7 +353,7 @@ class Worker:
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Pass answers to tasks to readers or, once all are rated, score the submission by their ratings."""
         if job.kind == "rescore":
-            raise RefusedError("Another version has other tasks: they must be answered and scored again.")
+            raise RefusedError("Another version has different tasks, which must be answered and rated again.")
         with self.store.read() as connection:
             is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
             answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
@@ -361,18 +370,18 @@ class Worker:
         return self._finish(job, outcome)
 
     def _finish(self, job: Job, outcome: ScoredOutcome) -> bool:
-        """Release an outcome; return False if another worker has the lease, or if the board was paused.
+        """Write an outcome; return False if another worker has the lease, or if the board was paused.
 
         Raises
         ------
         RefusedError
-            If the version has given as many answers as this worker's own settings allow, whatever the database says.
+            If the version has released as many scores as this worker's own settings allow.
         """
         guarded = GuardedOutcome(outcome, self.settings, lambda: self._admit(job, outcome))
         return self.queue.finish_score(job, who=self._who, outcome=guarded, sign=self._sign)
 
     def _admit(self, job: Job, outcome: ScoredOutcome) -> None:
-        """Count an answer in the vault, or refuse it."""
+        """Count an answer in the vault, or refuse to release it."""
         limit = self.settings.of(job.benchmark).quota.board_total
         if job.kind == "rescore":
             given = (len(count.read()) for key, count in self.answers.items() if key[0] == job.benchmark)
@@ -380,8 +389,8 @@ class Worker:
         count = self.answers[job.benchmark, job.version]
         if outcome.has_figures and not count.admit(outcome.fingerprint.content, job.kind, limit):
             log.error(
-                "%s %s gave its %d answers, and its scores are withheld: refresh the holdout, or raise "
-                "quota.board_total in the worker's --settings",
+                "%s %s has released its %d answers, so further scores are withheld: refresh the holdout, or "
+                "raise quota.board_total in the worker's --settings",
                 *(job.benchmark, job.version, limit),
             )
             raise RefusedError(USED_UP.format(limit=limit))
@@ -390,13 +399,13 @@ class Worker:
     def _predictions(
         self, submission: Submission, holdout: Holdout, *, is_of_other_version: bool = False
     ) -> Iterator[tuple[Path, Sequence[str], Lint | None]]:
-        """Yield (file of the predictions as arrays, their signs, lint report); the report is None if the file need not
-        be parsed again.
+        """Yield the file of parsed predictions, the signs for moderators, and the lint report (None if the file was not
+        parsed again).
 
         Raises
         ------
         RefusedError
-            If the file is parsed again and does not pass the linter, or answers none of the version's questions.
+            If the file is parsed again and has errors, or answers none of the version's questions.
         """
         with contextlib.ExitStack() as stack:
             is_kept = submission.stamp == self.custody.stamp(holdout.manifest(submission.split))
@@ -452,7 +461,7 @@ class Worker:
 
 
 def _sweep(vault: Path) -> None:
-    """Remove half-written files of killed workers; recent ones stay, because another worker may be writing them."""
+    """Remove partial files of killed workers; recent files are kept, because another worker may be writing them."""
     for path in vault.glob(".writing-*"):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - HALF_WRITTEN_SECONDS:
@@ -460,31 +469,31 @@ def _sweep(vault: Path) -> None:
 
 
 def _twice(work: Callable[[], Answer]) -> Answer:
-    """Return a child's answer, asking once more if the child was killed.
+    """Return a child's answer; if the child was killed, run it once more.
 
-    When memory is short, the kernel may kill a child that did not use it; the child's file was accepted.
+    When memory is short, the kernel may kill a child that is not the cause.
     """
     try:
         return work()
     except (ParseFailed, ScoreFailed) as error:
         if error.kind != "too_large":
             raise
-        log.warning("a child was killed; its work is repeated once")
+        log.warning("a child was killed; it is run once more")
     return work()
 
 
 def _is_outage(error: Exception) -> bool:
-    """Return True if storage is unavailable; a missing or damaged file is not an outage."""
+    """Return True if an error means that storage is unavailable; a missing or damaged file does not."""
     return isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, BlobDamagedError))
 
 
 def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
-    """Add notes about this version's questions that a file made for another version does not answer."""
+    """Return the outcome with a note on questions of this version that a file for another version does not answer."""
     sentences = []
     if report.missing_pairs:
         n = f"{len(report.missing_pairs):,}"
         sentences.append(
-            f"The file was made for another version: {n} questions of this one have no answer and are misses."
+            f"The file was made for another version: {n} questions of this version have no answer and count as misses."
         )
     sentences += [f"{one.message[0].upper()}{one.message[1:]}." for one in report.problems if one.rule == "left-out"]
     if not sentences:
@@ -495,15 +504,15 @@ def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
 
 
 def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:
-    """Return the probability from which a label counts as predicted, or one for each label, as the submission states;
-    0.5 by default.
+    """Return the submission's threshold: the probability from which a label counts as positive, or one per label;
+    default 0.5.
     """
     stated = metadata.get("thresholds", 0.5)
     return dict(stated) if isinstance(stated, Mapping) else float(stated)
 
 
 class _Ticker:
-    """Runs `work` in its own thread every `seconds` while the block runs, until it returns False."""
+    """Calls `work` in a thread every `seconds` during the block, until `work` returns False."""
 
     def __init__(self, work: Callable[[], bool], seconds: float, *, at_once: bool) -> None:
         self._work, self._seconds, self._at_once = work, seconds, at_once
@@ -525,4 +534,4 @@ class _Ticker:
                 if not self._work():
                     return
             except Exception:
-                log.exception("a heartbeat failed; the next one may succeed")
+                log.exception("a heartbeat failed; the next heartbeat may succeed")

@@ -129,8 +129,8 @@ def test_incident_has_the_cause_missing_in_the_answer(collected: Collected) -> N
     details = (hospital.vault / f"{number}.txt").read_text()
     assert MARKERS["folder of holdouts"] in details or "Parquet" in details
     why = [e["why"] for e in collected.run.documents["failed"]["events"] if e["to_status"] == "failed"]
-    sentence = "Scoring stopped on our side. The cause cannot be shown; please send the operators incident number"
-    assert why == [f"{sentence} {number}."]
+    sentence = "Scoring failed because of an internal error, which cannot be shown. Please send the incident number"
+    assert why == [f"{sentence} {number} to the operators."]
 
 
 def plant(collected: Collected, place: str, secret: str) -> None:

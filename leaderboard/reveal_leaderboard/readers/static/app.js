@@ -163,7 +163,7 @@ async function hang(item) {
     if (facts.fault) return made("p", facts.fault, { class: "waiting bad" });
     return { facts, buffer: await fetched(item.token, number), number };
   }));
-  if (state.item !== item) return; // the reader moved on meanwhile
+  if (state.item !== item) return; // the reader has moved on to another item
   state.viewers = frames.filter(({ facts }) => facts).map(({ facts, buffer, number }) => {
     const view = { UNKNOWN: "View not known", LATERAL: "Lateral" }[facts.view] ?? facts.view;
     const title = item.films.length > 1 ? `${view}, ${number + 1} of ${item.films.length}` : view;
@@ -179,7 +179,7 @@ async function hang(item) {
   else reflect();
 }
 
-/** Fetch the images of the next item while this one is judged, and drop the others. */
+/** Fetch the images of the next item in advance, and drop those of earlier items. */
 async function ahead(index) {
   const next = state.items[index];
   if (!next) return;
@@ -231,7 +231,7 @@ function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Save and continue. The key changes only with the answer, so that sending twice stores one answer. */
+/** Save and continue. The key is new only for a changed answer, so that an answer sent twice is stored once. */
 async function save() {
   const given = panel.read();
   if (given === null) {

@@ -1,4 +1,4 @@
-"""Routes for operators, and for checking receipts: health, readiness, metrics, keys."""
+"""Routes for operators (health, readiness, metrics) and the public keys of receipts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.sign_in_modes import is_from_here
 
 READY_SECONDS = 1.0
-"""Time after a check during which its result is the answer: requests for it have no limit."""
+"""Seconds for which the result of a readiness check is reused, because the route has no request limit."""
 LEAST_ROOM = 64 << 20
-"""Free bytes that the disk of uploads must have."""
-NO_ROOM = "Uploads have no space: their disk is nearly full or read-only."
+"""Fewest free bytes on the disk of uploads with which the server is ready."""
+NO_ROOM = "The disk of uploads is nearly full or read-only."
 OPERATOR = Security(
-    HTTPBearer(auto_error=False, scheme_name="operator", description="REVEAL_METRICS_TOKEN of the server")
+    HTTPBearer(auto_error=False, scheme_name="operator", description="the server's REVEAL_METRICS_TOKEN")
 )
 
 
@@ -37,7 +37,7 @@ def health_routes(services: Services) -> APIRouter:
 
     @router.get("/healthz", responses=answers(*ALWAYS))
     async def healthz() -> Health:
-        """Answer if the process runs."""
+        """Answers while the process runs."""
         return Health(status="ok")
 
     latest: list[tuple[float, Readiness | ProblemError]] = []
@@ -45,7 +45,7 @@ def health_routes(services: Services) -> APIRouter:
 
     @router.get("/readyz", responses=answers(*ALWAYS, "not-ready"))
     async def readyz() -> Readiness:
-        """Readiness: database reachable, space for uploads; submissions waiting, and live workers."""
+        """Readiness of the server (database reachable, space for uploads), waiting submissions, and live workers."""
         async with checking:
             if not latest or time.monotonic() >= latest[0][0] + READY_SECONDS:
                 result = await to_thread.run_sync(check)
