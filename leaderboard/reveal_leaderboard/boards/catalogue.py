@@ -86,8 +86,8 @@ class Catalogue:
             without_cases = cases.versions_without_cases(connection)
         for name, version in without_cases:
             log.warning(
-                "the cases of %s %s are not recorded: serve its folder once, or a version with the same cases gives "
-                "every team another budget",
+                "the cases of %s %s are not recorded: start a server with its folder once, otherwise a version "
+                "with the same cases gives every team a new budget",
                 name,
                 version,
             )

@@ -333,7 +333,8 @@ def grant(
     typer.echo(f"{match.name} may have {n} more submissions scored on {benchmark} {board.version}")
     if others:
         typer.echo(
-            f"they also count on {', '.join(others)}, which shares cases: grant there as well if no budget is left"
+            f"submissions also count on {', '.join(others)}, which shares cases: grant there as well if no "
+            f"budget is left"
         )
 
 

@@ -116,7 +116,7 @@ class Signer:
     def rotate(self) -> dict[str, Any]:
         """Replace this key by a new key and delete it; return the statement signed with both keys.
 
-        Earlier receipts stay valid, and later ones contain the statement.
+        Earlier receipts stay valid, and later receipts contain the statement.
         """
         old, fresh = self._load(), _new_key()
         statement = {

@@ -198,7 +198,8 @@ def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> 
     needed = {metric: policy.place_cell * (i + 1) for i, metric in enumerate(positional)}
 
     def is_shown(e: Estimate) -> bool:
-        if e.finding == MACRO:  # the average grid hit rate has no rates of findings beside it, but the first's cases
+        # The average grid hit rate comes without rates per finding, so the first metric's cases count.
+        if e.finding == MACRO:
             return e.metric == first or cases_of_average(n_cases[e.metric] or n_cases[first]) >= needed[e.metric]
         return e.n >= needed[e.metric]
 

@@ -95,9 +95,10 @@ def register_cases(
 
 
 def versions_without_cases(connection: sa.Connection) -> list[tuple[str, str]]:
-    """Return the versions that a board shows or showed and whose held-out cases are not recorded.
+    """Return the versions without recorded held-out cases that a board shows or has shown.
 
-    That is so after migration 0011 until a server has their folders. Later versions cannot be compared with them.
+    After migration 0011, this is the case until a server has the folders of these versions. Until then, later versions
+    cannot be compared with them.
     """
     own = _of(held_out, versions.c.benchmark, versions.c.version)
     is_recorded = sa.exists().where(own & (held_out.c.kind != "patient"))  # a worker records patients
@@ -151,7 +152,7 @@ def boards_sharing(connection: sa.Connection, benchmark: str, version: str) -> l
 
 
 def lock_boards(connection: sa.Connection, benchmark: str, version: str) -> dict[str, sa.Row[Any]]:
-    """Lock a benchmark's board and those on which submissions to `version` count, in the order of their names.
+    """Lock a benchmark's board, and the boards on which submissions to `version` count, in the order of their names.
 
     Returns
     -------

@@ -327,7 +327,7 @@ class EntryDocument(Document):
     prompt_style: str | None
     date: Annotated[str, Field(json_schema_extra={"format": "date"})]
     version: str
-    rank: Annotated[int | None, Field(description="rank of its tier; null without one")]
+    rank: Annotated[int | None, Field(description="rank of the entry's tier; null if not ranked")]
     rank_low: int | None
     rank_high: int | None
     tier: Annotated[str | None, Field(examples=["A"])]

@@ -145,7 +145,7 @@ def entry_view(
     server: str = "",
     places: Sequence[tuple[str, int, str, str]] = (),
 ) -> str:
-    """Return the whole page.
+    """Return the entry's page as HTML.
 
     Parameters
     ----------
