@@ -153,8 +153,8 @@ def confidences_of_decisions(rows: Rows) -> Confidences:
     ArgumentError
         If a case has no probability, or the kind of benchmark has no decisions on findings.
     """
-    confidences = rows.confidences() if "specificity" in rows.metrics() else None
-    if confidences is None:
+    confidences = rows.confidences()
+    if confidences is None or (confidences.are_probabilities and "specificity" not in rows.metrics()):
         raise ArgumentError("predictions", "must have a probability for every finding of every study", "none")
     if confidences.n_without_confidence:
         n = confidences.n_without_confidence

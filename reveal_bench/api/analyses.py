@@ -184,6 +184,8 @@ def confidence(
     if confidences is None:
         rule = f"must have confidences, in the field `{field}`"
         raise ArgumentError("predictions", rule, f"{scored.report.file}, which has none")
+    if not confidences.are_probabilities:
+        raise ArgumentError("predictions", "must have probabilities in [0, 1]", f"other scores in {scored.report.file}")
     return Confidence(scored, judge_confidences(confidences, n_bins=n_bins, binning=binning), n_bins, binning)
 
 

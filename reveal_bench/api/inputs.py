@@ -68,7 +68,7 @@ def lint(
         If `predictions` or `bench` has another type, or the folder or split does not exist.
     """
     name = name_of(predictions, "predictions") if name is None else name
-    options = LintOptions(grid, allow_missing, name=name)
+    options = LintOptions(grid, allow_missing, any_scale=True, name=name)
     return lint_inputs(predictions, as_bench(bench, split, runs=[predictions]), options, "predictions")
 
 

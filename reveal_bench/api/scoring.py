@@ -21,7 +21,7 @@ from reveal_bench.evaluation.reader_reference import score_against_readers
 from reveal_bench.evaluation.relative_decrease import published_decreases
 from reveal_bench.evaluation.score import ScoredFile, resolve_options, score_report
 from reveal_bench.evaluation.subgroups import score_subgroups
-from reveal_bench.kinds.kind import Readings
+from reveal_bench.kinds.kind import AnyKind, Readings
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval
@@ -203,7 +203,9 @@ def score_inputs(
     if ratings is not None:
         ratings = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
     options = resolve_options(options, bench.dataset, bench.split, ratings=ratings)
-    report = lint_inputs(predictions, bench, LintOptions(options.grid, options.allow_missing, name=name), argument)
+    report = lint_inputs(
+        predictions, bench, LintOptions(options.grid, options.allow_missing, any_scale=True, name=name), argument
+    )
     path = prediction_file(Path(predictions)) if isinstance(predictions, str | Path) else None
     return score_report(report, bench.dataset, bench.split, options, path=path, ratings=ratings)
 
@@ -438,7 +440,7 @@ def rank_with(
                            ratings=_ratings_of(ratings, name))
         for name, system in inputs.items()
     }  # fmt: skip
-    by = opened.kind.release.primary if metric is None else metric_named(metric, scored.values())
+    by = _default_metric(opened.kind, scored) if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
@@ -448,6 +450,13 @@ def rank_with(
     by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
     left_out = [name for name in scored if name not in applying]
     return Ranking(ranked, scored, by, left_out, options.resampling, by_group)
+
+
+def _default_metric(kind: AnyKind, scored: Mapping[str, ScoredFile]) -> str:
+    """Return the leaderboard's metric; if it does not apply to all systems, the first metric that does."""
+    primary = kind.release.primary
+    shared = [name for name in METRICS if all(name in one.rows.metrics() for one in scored.values())]
+    return primary if primary in shared or not shared else shared[0]
 
 
 def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:

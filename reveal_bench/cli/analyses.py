@@ -14,12 +14,14 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
+    Findings,
     Folder,
     Format,
     Metadata,
     Missing,
     PredictionFile,
     Split,
+    Subset,
 )
 from reveal_bench.cli.score import thresholds_of
 
@@ -33,6 +35,8 @@ def confidence(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     out: Tables = None,
     n_bins: Annotated[int, typer.Option("--bins", help="Number of bins of probabilities.")] = 10,
     binning: Annotated[
@@ -51,7 +55,7 @@ def confidence(
     terminal.check_outside_datasets(out, "--out")
     result = api.confidence(
         file,
-        folder,
+        terminal.asked_part(folder, split, findings, subset, [file]),
         split=split,
         thresholds=thresholds_of(metadata),
         allow_missing=allow_missing,
@@ -71,6 +75,8 @@ def curves(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     out: Tables = None,
     metadata: Metadata = None,
     beside: Annotated[
@@ -97,7 +103,8 @@ def curves(
     others = {name_of(other, "other"): other for other in beside or ()}
     options: dict[str, Any] = {"n_resamples": resamples, "max_fpr": max_fpr}
     options["readers"] = {name_of(one, "reader"): one for one in reader or ()}
-    result = api.curves(file, folder, split=split, thresholds=thresholds, beside=others, **options)
+    asked = terminal.asked_part(folder, split, findings, subset, [file])
+    result = api.curves(file, asked, split=split, thresholds=thresholds, beside=others, **options)
     terminal.write_tables(result, out)
     if form == "json":
         terminal.print_tables(result)

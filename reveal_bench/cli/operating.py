@@ -9,7 +9,19 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import AsJson, Folder, Format, Metadata, PredictionFile, Resamples, Seed, Split, Wide
+from reveal_bench.cli.output import (
+    AsJson,
+    Findings,
+    Folder,
+    Format,
+    Metadata,
+    PredictionFile,
+    Resamples,
+    Seed,
+    Split,
+    Subset,
+    Wide,
+)
 from reveal_bench.cli.score import thresholds_of
 
 Metric = Annotated[
@@ -29,6 +41,8 @@ def tune(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     metric: Metric = None,
     sensitivity: Sensitivity = None,
     specificity: Specificity = None,
@@ -52,7 +66,7 @@ def tune(
     form = terminal.format_of(form, as_json)
     result = api.tune_thresholds(
         file,
-        folder,
+        terminal.asked_part(folder, split, findings, subset, [file]),
         split=split,
         metric=metric,
         sensitivity=sensitivity,
@@ -74,6 +88,8 @@ def operating_points(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     metadata: Metadata = None,
     sensitivity: Sensitivity = None,
     specificity: Specificity = None,
@@ -93,7 +109,7 @@ def operating_points(
     form = terminal.format_of(form, as_json)
     result = api.operating_points(
         file,
-        folder,
+        terminal.asked_part(folder, split, findings, subset, [file]),
         split=split,
         thresholds=thresholds_of(metadata),
         sensitivity=sensitivity,

@@ -242,7 +242,7 @@ def score_file(
     """
     path, folder = Path(path), open_folder(folder)
     options = resolve_options(options, folder, split, ratings=ratings)
-    report = lint_file(path, folder, split, LintOptions(options.grid, options.allow_missing))
+    report = lint_file(path, folder, split, LintOptions(options.grid, options.allow_missing, any_scale=True))
     return score_report(report, folder, split, options, path=path, ratings=ratings)
 
 

@@ -239,6 +239,7 @@ class Confidences:
     sureness : float array (n_cases,) in [0, 1], the system's confidence that its own answer is right
     right : bool array (n_cases,), True if the answer is right
     n_without_confidence : number of cases of the split without a confidence, which are left out
+    are_probabilities : False if `probabilities` are scores on another scale, of which only the order counts
     """
 
     event: str
@@ -252,6 +253,7 @@ class Confidences:
     sureness: FloatArray
     right: BoolArray
     n_without_confidence: int
+    are_probabilities: bool = True
 
     def __len__(self) -> int:
         return len(self.probabilities)

@@ -99,7 +99,7 @@ _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_dif
 
 
 def estimate_labels(
-    predictions: npt.ArrayLike,
+    predictions: npt.ArrayLike | None,
     references: npt.ArrayLike,
     *,
     labels: Sequence[str],
@@ -114,7 +114,7 @@ def estimate_labels(
 
     Parameters
     ----------
-    predictions, references : bool arrays (n_studies, n_labels)
+    predictions, references : bool arrays (n_studies, n_labels); `predictions` is None for the metrics of scores alone
     labels : names of the columns
     scores : float array (n_studies, n_labels), optional: adds "auroc" and "average_precision"
     patients : a name per study; by default, every study is its own patient
@@ -141,7 +141,7 @@ def estimate_labels(
     """
     n_studies = len(np.asarray(references))
     units, n_units = resampled_units(n_studies, patients, all_patients)
-    sums = label_sums(predictions, references, units=units, n_units=n_units)
+    sums = label_sums(references if predictions is None else predictions, references, units=units, n_units=n_units)
     if sums.confusion.shape[1] != len(labels):
         raise ArgumentError(
             "labels", f"must name the {sums.confusion.shape[1]} columns of `references`", len(labels), ("references",)
@@ -154,7 +154,7 @@ def estimate_labels(
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         drawn = sums.resample(counts)
-        of_sums = {name: statistic(drawn) for name, statistic in _OF_SUMS.items()}
+        of_sums = {} if predictions is None else {name: statistic(drawn) for name, statistic in _OF_SUMS.items()}
         return of_sums | {ranking: of_counts(counts) for ranking, of_counts in rankings.items()}
 
     drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval

@@ -63,6 +63,7 @@ class LintOptions:
     allow_missing : True to warn of unanswered questions, False to refuse a file that has any
     leave_out_unknown : True to ignore answers to questions that the split does not ask, with a warning, False to refuse
         them; True suits a file that answered another version of the split
+    any_scale : True to accept scores of findings outside [0, 1], of which only the order counts; False to refuse them
     limits : size limits
     name : name of the file in messages, such as its name at upload; the file's own name by default
     """
@@ -70,5 +71,6 @@ class LintOptions:
     grid: int | None = None
     allow_missing: bool = False
     leave_out_unknown: bool = False
+    any_scale: bool = False
     limits: Limits = Limits()
     name: str | None = None

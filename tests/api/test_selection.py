@@ -175,3 +175,52 @@ def test_command_line_asks_findings_and_ids(studies: tuple[Path, Any], tmp_path:
     assert "0 errors" in call("lint", file, folder, *part).stdout
     for words in (("compare", file, file), ("rank", tmp_path / "systems")):
         assert f"2 of {len(bench.info.findings)} findings" in call(*words, folder, *part).stdout
+
+
+def scores_of(answers: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return logits, as some models give: the same order on another scale."""
+    return {key: {f: float(np.log((p + 1e-3) / (1.001 - p))) for f, p in own.items()} for key, own in answers.items()}
+
+
+def test_scores_on_any_scale_have_the_metrics_that_need_only_their_order(studies: tuple[Path, Any]) -> None:
+    folder = studies[0]
+    bench = rb.load(folder)
+    answers = probabilities(folder, bench.info.findings)
+    scored, whole = rb.score(scores_of(answers), bench, **FEW), rb.score(answers, bench, **FEW)
+    assert {metric for metric, _ in figures(scored)} == {"auroc", "average_precision"}
+    assert figures(scored) == pytest.approx(
+        {k: v for k, v in figures(whole).items() if k in figures(scored)}, nan_ok=True
+    )
+    (warning,) = scored.scored.report.problems
+    assert warning.hint.startswith("a logit? apply the sigmoid first")
+    assert warning.rule == "score-scale"
+    assert "only the order counts" in warning.message
+    at = dict.fromkeys(bench.info.findings, 0.0)  # the logit of about 1/2
+    assert figures(rb.score(scores_of(answers), bench, thresholds=at, **FEW)) == pytest.approx(
+        figures(whole), nan_ok=True
+    )
+    with pytest.raises(ArgumentError, match=r"must have probabilities in \[0, 1\]"):
+        rb.confidence(scores_of(answers), bench)
+    assert {one.metric for one in rb.compare(scores_of(answers), answers, bench, **FEW).comparisons} == {
+        "auroc", "average_precision",
+    }  # fmt: skip
+    assert rb.rank({"a": scores_of(answers), "b": answers}, bench, **FEW).metric == "auroc"
+
+
+def test_study_without_scores_ranks_below_all_others(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    answers = scores_of(probabilities(studies[0], bench.info.findings))
+    del answers[bench.references[0].study_id]
+    rows = rb.score(answers, bench, allow_missing=True, **FEW).scored.rows
+    assert (rows.probabilities[0] < rows.probabilities[1:]).all()
+
+
+def test_codes_of_uncertain_labels_are_no_scores(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    codes = {
+        key: {f: float(round(p)) for f, p in own.items()}
+        for key, own in probabilities(studies[0], bench.info.findings).items()
+    }
+    codes[bench.references[0].study_id][bench.info.findings[0]] = -1.0
+    with pytest.raises(LintError, match=r"must be in \[0, 1\], got -1"):
+        rb.score(codes, bench)

@@ -126,8 +126,7 @@ def wide(**columns: Any) -> pd.DataFrame:
 
 
 STUDIES: dict[str, tuple[pd.DataFrame, tuple[str, ...]]] = {
-    "percent": (wide(**dict.fromkeys(LABELS, 20.0)), (f"a.csv:2: error: probabilities.{LABELS[0]}:", "divide by 100")),
-    "logits": (wide(**dict.fromkeys(LABELS, -1.5)), ("must be in [0, 1], got -1.5", "apply the sigmoid")),
+    "rounding": (wide(**dict.fromkeys(LABELS, 1.0000001)), ("must be in [0, 1], got 1.0000001", "clip")),
     "CheXpert's uncertain": (wide(**{LABELS[1]: -1}), ("CheXpert's -1? an uncertain label needs a probability",)),
     "an index column": (wide().reset_index(names=""), ("df.to_csv(..., index=False)", CONVERT)),
     "a label less": (wide().drop(columns=LABELS[0]), (f'must hold every label; 1 missing, got ["{LABELS[0]}"]',)),

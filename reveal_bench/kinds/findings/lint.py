@@ -27,7 +27,10 @@ from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_js
 from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintReport, ProblemLog
 from reveal_bench.predictions.tables import open_rows, row_values
+from reveal_bench.words import count_text
 
+_ROUNDING = 1e-5  # a probability this far outside [0, 1] was rounded
+_LARGEST = 1e300  # scores are added up, which must not overflow
 _FIELDS = ("study_id", "labels", "probabilities")
 _MOST_COLUMNS = 200
 # Maximum number of unknown names for which similar spellings are searched, because each search takes milliseconds
@@ -59,7 +62,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
         return LintReport.of_unread(log, options.allow_missing)
     log.left_out = frozenset(("unknown-study",) if options.leave_out_unknown else ())
     file_format, entries = _entries(data, limits, log)
-    checker = StudyChecker(manifest, limits, log)
+    checker = StudyChecker(manifest, limits, log, any_scale=options.any_scale)
     asked = [(study, "") for study in manifest.studies]
     declined = Abstentions(("study_id",), asked, "unknown-study", log, others=manifest.other_studies)
     predictions = check_entries(declined.answers(entries), checker.check, log)
@@ -76,6 +79,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
             field="labels",
             value=spelling,
         )
+    _note_scale(checker.outside, log)
     log.note_left_out("studies")
     log.note_not_asked(checker.not_asked)
     kept = () if log.has_errors else tuple(valid)
@@ -112,10 +116,12 @@ def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPredicti
 class StudyChecker:
     """Checker of entries, which stores the line of each study."""
 
-    def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog) -> None:
+    def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog, *, any_scale: bool = False) -> None:
         self.first_line: dict[str, int] = {}
         self.spellings: Counter[tuple[str, str]] = Counter()
         self.not_asked: Counter[str] = Counter()
+        self.outside: list[tuple[int, str, float]] = []
+        self._any_scale = any_scale
         self._manifest, self._limits, self._log = manifest, limits, log
         self._studies, self._other_studies = set(manifest.studies), set(manifest.other_studies)
         self._vocabulary = (*manifest.labels, *manifest.other_labels)
@@ -220,6 +226,9 @@ class StudyChecker:
                 self._error(entry, "wrong-type", field, "must be a number", value)
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
+            elif not 0 <= value <= 1 and self._any_scale and abs(value) <= _LARGEST:
+                self.outside.append((entry.line, field, value))
+                values[label] = float(value)
             elif not 0 <= value <= 1:  # also for integers too large for a float
                 self._error(entry, "score-range", field, "must be in [0, 1]", value, _score_hint(value))
             else:
@@ -227,10 +236,29 @@ class StudyChecker:
             values.setdefault(label, 0.0)
         absent = [label for label in self._manifest.labels if label not in values]
         if absent:
-            self._error(
-                entry, "missing-labels", "probabilities", f"must hold every label; {len(absent)} missing", absent
-            )
+            message = f"must hold every label; {len(absent)} missing"
+            hint = f'`--findings "{", ".join(sorted(values))}"` asks only the others' if values else ""
+            self._error(entry, "missing-labels", "probabilities", message, absent, hint)
         return values
+
+
+def _note_scale(outside: Sequence[tuple[int, str, float]], log: ProblemLog) -> None:
+    """Warn of scores on another scale; codes (-1) and rounding errors next to 0 and 1 are errors."""
+    if not outside:
+        return
+    if all(value == -1 or -_ROUNDING <= value <= 1 + _ROUNDING for _, _, value in outside):
+        for line, field, value in outside:
+            log.error("score-range", "must be in [0, 1]", line=line, field=field, value=value, hint=_score_hint(value))
+        return
+    line, field, value = outside[0]
+    log.warning(
+        "score-scale",
+        f"{count_text(len(outside), 'score')} outside [0, 1]: only the order counts, in AUROC and average precision",
+        line=line,
+        field=field,
+        value=value,
+        hint=f"{_score_hint(value)}; or give thresholds, which make decisions",
+    )
 
 
 def _note_missing(
@@ -293,4 +321,6 @@ def _score_hint(value: float) -> str:
     """Return the likely meaning of a number outside [0, 1]."""
     if value == -1:
         return "CheXpert's -1? an uncertain label needs a probability, too"
+    if -_ROUNDING <= value <= 1 + _ROUNDING:
+        return "a rounding error? clip the probabilities"
     return "a percentage? divide by 100" if 1 < value <= 100 else "a logit? apply the sigmoid first"

@@ -63,6 +63,7 @@ class StudyRows(Rows):
     predicted, present : bool arrays (n_studies, n_labels)
     probabilities : float array (n_studies, n_labels), or None if the submission gave labels
     has_prediction : bool array (n_studies,)
+    has_decisions : False if probabilities are scores on another scale without thresholds; `predicted` then says nothing
     """
 
     kind: ClassVar[str] = "findings"
@@ -73,6 +74,7 @@ class StudyRows(Rows):
     present: BoolArray
     probabilities: FloatArray | None
     has_prediction: BoolArray
+    has_decisions: bool = True
 
     @override
     def __len__(self) -> int:
@@ -175,6 +177,7 @@ class StudyRows(Rows):
             sureness=np.where(predicted, probabilities, 1 - probabilities),
             right=predicted == present,
             n_without_confidence=n * (len(self) - len(kept)),
+            are_probabilities=bool(((probabilities >= 0) & (probabilities <= 1)).all()),
         )
 
     @override
@@ -215,8 +218,7 @@ class StudyRows(Rows):
             "agreement": pa.array([study.agreement for study in self.studies for _ in range(n)], pa.string()),
             "label": [label for _ in self.studies for label in self.labels],
             "present": self.present.ravel(),
-            "predicted": self.predicted.ravel(),
-        }
+        } | ({"predicted": self.predicted.ravel()} if self.has_decisions else {})
         if self.probabilities is not None:
             columns["probability"] = self.probabilities.ravel()
         return pa.table(columns)
@@ -237,7 +239,8 @@ def score_studies(
     records : references
     labels : all labels of the benchmark
     thresholds : lowest probability at which a label counts as predicted: one number, or one per label (0.5 for labels
-        not named)
+        not named). Scores beyond [0, 1] are compared only with thresholds other than 0.5; with 0.5, they make no
+        decisions
 
     Raises
     ------
@@ -267,11 +270,18 @@ def score_studies(
             predicted[i, [column[label] for label in of_study.labels or ()]] = True
         else:
             probabilities[i] = [(of_study.probabilities or {})[label] for label in labels]
-    if probabilities is not None:
-        predicted = apply_thresholds(probabilities, _thresholds(thresholds, labels))
-        predicted &= np.array([record.study_id in by_study for record in records], bool)[:, None]
     has_prediction = np.array([record.study_id in by_study for record in records], bool)
-    return StudyRows(tuple(labels), tuple(records), predicted, present, probabilities, has_prediction)
+    has_decisions = True
+    if probabilities is not None:
+        cuts = _thresholds(thresholds, labels)
+        if probabilities.min(initial=0) < 0 or probabilities.max(initial=0) > 1:
+            has_decisions = cuts != 0.5
+            probabilities[~has_prediction] = probabilities.min(axis=0) - 1  # below every other study
+            predicted = probabilities >= np.asarray(cuts)
+        else:
+            predicted = apply_thresholds(probabilities, cuts)
+        predicted &= has_prediction[:, None]
+    return StudyRows(tuple(labels), tuple(records), predicted, present, probabilities, has_prediction, has_decisions)
 
 
 def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
@@ -320,7 +330,7 @@ def summarize_studies(
 
     unit_of = attrgetter(f"{unit}_id")
     return estimate_labels(
-        part.predicted[:, columns],
+        part.predicted[:, columns] if rows.has_decisions else None,
         part.present[:, columns],
         scores=None if part.probabilities is None else part.probabilities[:, columns],
         labels=chosen,
@@ -349,8 +359,9 @@ def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
     >>> study_metrics([])
     ['f1', 'precision', 'recall', 'specificity', 'npv', 'cohen_kappa', 'auroc', 'average_precision']
     """
+    has_decisions = all(rows.has_decisions for rows in systems)
     has_probabilities = all(rows.probabilities is not None for rows in systems)
-    return [*_OF_SUMS, *(_OF_PROBABILITIES if has_probabilities else ())]
+    return [*(_OF_SUMS if has_decisions else ()), *(_OF_PROBABILITIES if has_probabilities else ())]
 
 
 def resample_studies(
