@@ -37,8 +37,9 @@ Statistics in Medicine 33; Chakraborty (2017), Observer Performance Methods for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,9 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
            "patient": "patient", "located": "located"}  # fmt: skip
 """Field -> default name of its column; `modality`, `truth`, `patient` and `located` are optional."""
-_MOST_TOLD = 10
+_MOST_NAMED = 10
+Key = tuple[str, str, str]
+"""Modality, reader and case of a reading."""
 
 
 @dataclass(frozen=True)
@@ -83,34 +86,37 @@ def read_study(
     Parameters
     ----------
     rows : rows with the columns of :data:`COLUMNS`. Without a column of modalities there is one modality; without a
-        column of patients every case is another patient
+        column of patients every case is another patient. A column that is blank in every row counts as absent.
+        `located` may be blank where `truth` is 0; every other column must have a value in every row
     columns : field in :data:`COLUMNS` -> name of the column in the table
     partly_crossed : allow readers to have read different cases
 
     Raises
     ------
     ValueError
-        If a column is missing, a score or truth is not a number, a case has two truths or patients, or a rating is
-        duplicated or missing; the message names the first such problem.
+        If a column is missing or blank in some rows, a score or truth is not a number, a case has two truths or
+        patients, or a rating is duplicated or missing; the message names the first such problem.
     """
     named = {**COLUMNS, **_checked(columns or {})}
     if not rows:
         raise ArgumentError("rows", "must have a reading", "none")
-    names = list(rows[0])
+    names = list(dict.fromkeys(name for row in rows for name, value in row.items() if not _is_blank(value)))
     needed = [named[name] for name in ("reader", "case", "score")] + [*(columns or {}).values()]
     missing = [name for name in needed if name not in names]
     if missing:
-        name_list = ", ".join(map(str, names[:_MOST_TOLD]))
+        name_list = ", ".join(map(str, names[:_MOST_NAMED]))
         column_list = ", ".join(dict.fromkeys(needed))
         raise ArgumentError("rows", f"must have the columns {column_list}", f"no {missing[0]} among {name_list}")
-    places: dict[tuple[str, str, str], int] = {}
+    for field in ("reader", "case", "modality", "truth", "patient"):
+        if named[field] in names:
+            _refuse_blanks(enumerate(rows, start=1), named[field])
+    places: dict[Key, int] = {}
     truth: dict[str, int] = {}
     patients: dict[str, str] = {}
-    scores: dict[tuple[str, str, str], float] = {}
-    located: dict[tuple[str, str, str], bool] = {}
+    scores: dict[Key, float] = {}
     for number, row in enumerate(rows, start=1):
         modality, reader, case, patient = (
-            _text(row, named[name], number) if named[name] in names else None
+            str(row[named[name]]) if named[name] in names else None
             for name in ("modality", "reader", "case", "patient")
         )
         assert reader is not None
@@ -122,16 +128,22 @@ def read_study(
         scores[key] = _score(row.get(named["score"]), number)
         if named["truth"] in names:
             _same(truth, case, _zero_or_one(row.get(named["truth"]), "truth", number), "truth", number)
-        if named["located"] in names and truth.get(case) == 1:
-            located[key] = _zero_or_one(row.get(named["located"]), "located", number) == 1
         _same(patients, case, patient or case, "patient", number)
     study = _crossed(scores, truth, patients, partly_crossed)
     if named["located"] not in names:
         return study
-    found_places = [
-        [[located.get((m, r, c), False) for c in study.cases] for r in study.readers] for m in study.modalities
-    ]
-    return replace(study, located=np.array(found_places))
+    located = _located(rows, places, truth, named["located"])
+    is_located = [[[(m, r, c) in located for c in study.cases] for r in study.readers] for m in study.modalities]
+    return replace(study, located=np.array(is_located))
+
+
+def _located(
+    rows: Sequence[Mapping[str, Any]], places: Mapping[Key, int], truth: Mapping[str, int], name: str
+) -> set[Key]:
+    """Return the readings of positive cases in which the reader located the finding; only these need a value."""
+    positive = {key: number for key, number in places.items() if truth.get(key[2]) == 1}
+    _refuse_blanks(((number, rows[number - 1]) for number in positive.values()), name, "row with truth 1")
+    return {key for key, number in positive.items() if _zero_or_one(rows[number - 1][name], "located", number)}
 
 
 def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
@@ -141,11 +153,18 @@ def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
     return columns
 
 
-def _text(row: Mapping[str, Any], name: str, number: int) -> str:
-    value = row.get(name)
-    if value is None or not str(value).strip():
-        raise ArgumentError("rows", f"must have a `{name}` in row {number}", "none")
-    return str(value)
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, Real) and math.isnan(value)) or not str(value).strip()
+
+
+def _refuse_blanks(numbered: Iterable[tuple[int, Mapping[str, Any]]], name: str, which: str = "row") -> None:
+    """Raise ArgumentError if the column `name` is blank in some rows; it names these rows."""
+    blank = [number for number, row in numbered if _is_blank(row.get(name))]
+    if blank:
+        n_more = len(blank) - _MOST_NAMED
+        numbers = ", ".join(map(str, blank[:_MOST_NAMED])) + (f" and {n_more:,} more" if n_more > 0 else "")
+        plural = "s" if len(blank) > 1 else ""
+        raise ArgumentError("rows", f"must have a `{name}` in every {which}", f"none in row{plural} {numbers}")
 
 
 def _score(value: Any, number: int) -> float:
@@ -175,7 +194,7 @@ def _same(known: dict[str, Any], case: str, value: Any, what: str, number: int) 
 
 
 def _crossed(
-    scores: Mapping[tuple[str, str, str], float],
+    scores: Mapping[Key, float],
     truth: Mapping[str, int],
     patients: Mapping[str, str],
     partly_crossed: bool,

@@ -114,6 +114,7 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
         ([{"reader": "R1", "case": "a"}], "must have the columns reader, case, score, got no score among reader, case"),
         (changed(3, score=float("nan")), "must have a number as `score`, in row 4, got nan"),
         (changed(3, score="high"), "must have a number as `score`, in row 4, got 'high'"),
+        (changed(0, truth=" "), "must have a `truth` in every row, got none in row 1"),
         (changed(3, truth=2), "must have 0 or 1 as `truth`, in row 4, got 2"),
         (changed(4, truth=0), "must give each case one truth, but row 5 contradicts the earlier 1 of case 'a', got 0"),
         (ROWS[:-1], "1 of 16 readings are missing, got none of case 'd' by reader 'R2' with modality 'DX'"),
@@ -194,6 +195,40 @@ def test_places_count_in_the_lroc_area(rng: np.random.Generator) -> None:
     assert figures.ravel() == pytest.approx(of(np.ones(30, bool)))
     left_out = np.array([of(drawing.patients != p) for p in range(15)])
     assert covariance == pytest.approx(14 * np.cov(left_out.T, bias=True))
+
+
+@pytest.mark.parametrize("column", ["patient", "modality"])
+@pytest.mark.parametrize("blank", ["", None, float("nan"), "absent"])
+@pytest.mark.parametrize("number", [0, 5, 15])
+def test_a_blank_cell_is_refused_in_any_row(column: str, blank: Any, number: int) -> None:
+    """A blank cell in row 1 once made the whole column absent."""
+    rows = [row | {"patient": row["case"]} for row in ROWS]
+    rows[number][column] = blank
+    if blank == "absent":  # as tables without empty cells have it
+        del rows[number][column]
+    with pytest.raises(ValueError, match=f"must have a `{column}` in every row, got none in row {number + 1}$"):
+        read_study(rows)
+
+
+def test_blank_cells_are_named_by_their_rows() -> None:
+    rows = [row | {"patient": "" if i < 13 else "p"} for i, row in enumerate(ROWS)]
+    with pytest.raises(ValueError, match=r"got none in rows 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 3 more$"):
+        read_study(rows)
+    assert read_study([row | {"patient": ""} for row in ROWS]).patients.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_places_are_needed_only_in_positive_cases(order: int) -> None:
+    """By hand: R1 located one of two findings, both scored above the negative cases, so half of the pairs count."""
+    rows = [row | {"located": int(row["case"] == "a") if row["truth"] else ""} for row in ROWS][::order]
+    assert figures_of(read_study(rows), "lroc")[0] == pytest.approx(np.full((2, 2), 0.5))
+    numbers = [i for i, row in enumerate(rows, start=1) if row["case"] == "b"]
+    blank = [row | ({"located": " "} if row["case"] == "b" else {}) for row in rows]
+    message = f"must have a `located` in every row with truth 1, got none in rows {', '.join(map(str, numbers))}"
+    with pytest.raises(ValueError, match=message):
+        read_study(blank)
+    with pytest.raises(ValueError, match="`located` must be a column of the table for lroc, got none"):
+        figures_of(read_study([row | {"located": ""} for row in rows]), "lroc")
 
 
 def test_places_are_needed_for_the_lroc_area() -> None:
