@@ -42,7 +42,7 @@ class Judged(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Standard error of the rate by the finite number of trials."""
+        """Standard error of the rate, given the number of trials."""
         return math.sqrt(max(self.rate * (1 - self.rate), 1e-9) / self.n_trials)
 
 

@@ -8,8 +8,8 @@ files, the teams send the one after whose answer they expect the best F1. A file
 studies randomly within called and uncalled studies, so that AUROC reveals a second number.
 
 Every answer is a linear observation of the labels. Given all answers, the teams' probabilities have maximum entropy
-relative to the model's (an exponential tilt per answer). The final calls have the best expected F1. The ladder is
-ignored, so the gains are upper bounds.
+relative to the model's (an exponential tilt per answer). The final calls have the best expected F1. The ladder, which
+hides scores that do not beat a team's best, is ignored, so the gains are upper bounds.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ hit rate, these reveal similar numbers about other cases of the same file.
 
 Every rounded score is a linear observation of the cases. Given all answers, the teams' probabilities have maximum
 entropy relative to the model's (an exponential tilt per answer). In the end, the teams give each case its more probable
-position. The ladder is ignored, so the gains are upper bounds.
+position. The ladder, which hides scores that do not beat a team's best, is ignored, so the gains are upper bounds.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def saliency(
         )
     for ending, curves in (("tuning", tuned.get("above")), ("gates", tuned.get("from a probability of"))):
         beside = out.with_name(f"{out.name}.{ending}.csv")
-        beside.unlink(missing_ok=True)  # a report would draw an earlier run's file as this run's
+        beside.unlink(missing_ok=True)  # a report would mistake an earlier run's file for this run's
         if curves is not None:
             beside.write_text(curves.to_csv(), encoding="utf-8")
     for word, found in tuned.items():

@@ -398,7 +398,7 @@ def _draw_bar(axes: Axes) -> None:
 
 
 TOP = (1, 2, 5)
-"""Numbers of most common cells whose shares of a run's answers are shown."""
+"""Values of k for the table of each run's share of answers in its k most common cells."""
 FEW_CELLS, MOST_SHARE = 2, 0.9
 """(k, share): warn if a run's k most common cells contain more than this share of its answers."""
 

@@ -116,8 +116,8 @@ class ScoreReport(RunReport):
         if self.without_cases:
             parts.append(
                 Text(
-                    f"{metric_name(self._main)} is undefined without cases for: {', '.join(self.without_cases)}. "
-                    "Figures, and tables of scores that are undefined for these findings, omit them."
+                    f"{metric_name(self._main)} is undefined without cases for: {', '.join(self.without_cases)}. These "
+                    "findings are missing from figures, and from tables of scores that are undefined without cases."
                 )
             )
         tables = [self._by_finding(metric) for metric in self.metrics]

@@ -125,7 +125,7 @@ def test_a_finding_without_a_case_is_told_of_once(tmp_path: Path) -> None:
     (table,) = re.findall(r"<caption><span><strong>Table \d+\. F1\..*?</table>", page, re.DOTALL)
     assert '<th scope="row">Mass</th>' in table
     assert '<th scope="row">Nodule</th>' not in table
-    assert page.count("F1 is undefined without cases for: Nodule. Figures, and tables") == 1
+    assert page.count("F1 is undefined without cases for: Nodule. These findings") == 1
 
 
 def test_answers_to_tasks_wait_for_readers(tmp_path: Path) -> None:
