@@ -1,19 +1,20 @@
 """Adding of pictures, from the user's own copy of the source, to a dataset that was published without pixels.
 
-A file is found by its name (an image id is the end of its path, as in ``patient1_study1_view1_frontal``) or, if names
-do not help, by the sha256 of its bytes, which the dataset states. A file is accepted if its bytes have the row's
-`source_sha256`, or if the pixels made from the file have the row's `pixel_sha256`. Pictures are made from files as in a
-build: JPEG and 8-bit PNG files are used without their metadata, DICOM and 16-bit PNG files are converted.
+The file of an image is found by its name or, if no name matches, by the sha256 of its bytes, which the dataset states.
+A file is accepted if its bytes have the row's `source_sha256`, or if the pixels made from the file have the row's
+`pixel_sha256`. Pictures are made from files as in a build: JPEG and 8-bit PNG files are used without their metadata,
+DICOM and 16-bit PNG files are converted.
 
 Images of a holdout have no published hash, because anyone with the file could recognise the image. Images of a folder
 that was built without pictures have no hash either. Images without a hash are matched only by name, and
 :attr:`AttachLog.unverified` lists them.
 
-An image is found among the files of a download by its name, or by the sha256 of its bytes.
+An image's file is found among the files of a download by its name, or by the sha256 of its bytes.
 
-A name fits if it is the image's id, or if the last parts of the path, joined by "_", are: ``train/p1/s2/v3.jpg`` fits
-``p1_s2_v3``, ``s2_v3``, ``v3`` and ``v3.jpg``. If several files fit, the one with the right hash is used. Zip archives
-are searched like folders. Files are hashed only if no name leads to an image, and each file only once.
+A file matches an image if the name of the file, or the last parts of its path joined by "_", are the image id:
+``train/p1/s2/v3.jpg`` matches ``p1_s2_v3``, ``s2_v3``, ``v3`` and ``v3.jpg``. If several files match, the file with the
+right hash is used. Zip archives are searched like folders. Files are only hashed if an image is not found by name, and
+each file is hashed once.
 """
 
 from __future__ import annotations

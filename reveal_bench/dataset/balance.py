@@ -8,9 +8,9 @@ holdout. Undefined differences are NaN.
 
 Differences are standardized (Austin 2009, doi:10.1080/03610910902859574). For a category with proportions p and q in
 the halves, the difference is (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2). For means, the variances (with n - 1) replace
-p(1 - p) and q(1 - q). A difference is 0 if the halves are equal, and infinite if both halves are constant and differ.
-Each random division (draw) is judged by its largest absolute difference; the draw with the smallest value is chosen,
-the first in case of ties. Infinite differences count, undefined differences do not.
+p(1 - p) and q(1 - q). A difference is 0 if the halves have equal values, and infinite if each half is constant but the
+two constants differ. Each random division (draw) is judged by its largest absolute difference; the draw with the
+smallest value is chosen, the first in case of ties. Infinite differences count, undefined differences do not.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ A private holdout is written to a second folder with the same layout (mode 0700,
 build divides a split at random, or the records are already divided into the splits `released` and `holdout`. Rows that
 may become private are only in the private folder's working folder until the division.
 
-A build works in ``.<name>.building`` beside its target. There ``parts/`` contains finished rows, and ``folder/`` is the
-dataset folder, which is renamed to the target when it is complete. So the target is never an incomplete folder. The
-parts remain after a kill, an interruption or problems with the data, and the same command then resumes from them. A
-lock prevents two builds of the same target.
+A build works in ``.<name>.building`` beside its target. In this working folder ``parts/`` contains finished rows, and
+``folder/`` is the dataset folder, which is renamed to the target when it is complete. The target is therefore never an
+incomplete folder. The parts remain after a kill, an interruption or problems with the data, and the same command then
+resumes from them. A lock prevents two builds of the same target.
 
 A build with a holdout replaces two targets together: the old folders are kept in ``replaced`` until both new folders
 are in place. If a build is killed in between, the next build first restores the old folders.
@@ -259,7 +259,7 @@ def build_folder(
     holdout_fraction, seed : proportion of patients of `holdout_split` who become private, and seed of the random
         division; the remaining patients form the split "released". The seed also determines the order of rows in each
         half
-    holdout_split : the split to divide. With "holdout" the records are already divided: the split "holdout" is private
+    holdout_split : the split to divide. If it is "holdout", the records are already divided, and this split is private
     best_of : number of random divisions; the division with the most similar halves is used
     previous, previous_holdout : public and private folder of an earlier version, whose private patients stay private
         and whose released patients stay released
@@ -272,8 +272,8 @@ def build_folder(
         a problem) after each record
     engine : classes that make rows and write shards, such as :class:`reveal_bench.scale.build.TaskBuild`; by default
         `workers` processes on this machine. All engines write the same bytes
-    beside : public or private folders of other benchmarks and versions; neither they nor the new folders may reveal
-        held-out references of the other
+    beside : public or private folders of other benchmarks and versions; the new folders must not reveal references that
+        these folders hold out, nor the reverse
     accepted_overlaps : names of benchmarks for which such an overlap is accepted
 
     Returns
@@ -287,7 +287,7 @@ def build_folder(
         same call resumes from them.
     ValueError
         If an argument is invalid; if overwriting would move a patient to the other half or make a holdout public; or if
-        the new folders and a folder in `beside` reveal held-out references of each other
+        the new folders reveal references that a folder in `beside` holds out, or the reverse
         (:class:`reveal_bench.dataset.overlaps.OverlapError`).
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)

@@ -48,7 +48,7 @@ SECTIONS = (
 """Headings that every card must have."""
 SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SYNTHETIC_LICENCE = "apache-2.0"
-"""Licence of synthetic data: that of this program, which draws them."""
+"""Licence of synthetic data, which is the licence of this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _loader() -> Any:
     def date_or_text(loader: Any, node: yaml.ScalarNode) -> Any:
         try:
             return loader.construct_yaml_timestamp(node)
-        except ValueError:  # the message would name neither field nor value; the later check of the field names both
+        except ValueError:  # the message would name neither field nor value, but a later check names both
             return node.value
 
     loader: Any = type("CardLoader", (base,), {})
@@ -247,8 +247,8 @@ def private_card(benchmark: Benchmark, *, configs: Sequence[Config], n_rows: int
 # PRIVATE: holdout references of {benchmark.title}
 
 The references of {n_references}, without pixels. **Never publish this folder** or copy it into a public folder. Release
-only what the leaderboard releases. Scores are computed from it by `reveal-bench score FILE FOLDER --split holdout` or
-by the leaderboard's worker.
+only what the leaderboard releases. `reveal-bench score FILE FOLDER --split holdout` and the leaderboard's worker
+compute scores from this folder.
 """
     metadata = {"license": "other", "license_name": "private", "pretty_name": f"PRIVATE holdout of {benchmark.title}"}
     return _front_matter(metadata, configs) + body

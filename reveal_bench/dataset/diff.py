@@ -357,10 +357,10 @@ def _row_counts(folders: Sequence[DatasetFolder]) -> dict[tuple[str, str], int]:
     for number, folder in enumerate(folders):
         for table in tables_of(folder):
             if table.config == PREVIEW:
-                continue  # made from the rows
+                continue  # previews are made from the rows
             is_closed = folder.info.splits.get(table.split, {}).get("references") == "private"
             if table.config == MANIFEST and (number > 0 or not is_closed):
-                continue  # has as many rows as the main config of the split
+                continue  # the manifest has as many rows as the main config of the split
             place = (table.config, table.split)
             counts[place] = counts.get(place, 0) + pq.read_metadata(table.path).num_rows
     return counts

@@ -114,8 +114,8 @@ class Division:
         Raises
         ------
         BuildError
-            For records that are already divided: with every patient who is in both halves, or not in the same half as
-            in the earlier version and in the folders that are replaced.
+            For records that are already divided: with every patient who is in both halves, or who was in the other half
+            in the earlier version or in the folders that are replaced.
         ValueError
             If the earlier version has no patient in common with this one.
         """
@@ -193,7 +193,7 @@ class Division:
         if n_withdrawn or n_unveiled:
             rule = (
                 "must leave each patient of the replaced folders in the same half: use the same `seed`, "
-                "or pass the replaced folders as `previous` and `previous_holdout`, {remedy}"
+                f"or pass the replaced folders as `previous` and `previous_holdout`, {remedy}"
             )
             value = f"seed {self.seed}, with which {n_unveiled:,} private patients would be released and "
             value += f"{n_withdrawn:,} released patients would become private"
@@ -237,7 +237,8 @@ def _reference_shards(folder: Path, splits: Iterable[str]) -> list[Path]:
 def private_keys(folder: Path | None, key: str) -> frozenset[str]:
     """Return the values of column `key` of the rows that a dataset folder's manifest lists as private.
 
-    The result is empty for None, a new folder, and a folder of another kind of benchmark, whose key has another name.
+    The result is empty for None, for a new folder, and for a folder of another kind of benchmark (whose key column has
+    another name).
     """
     import pyarrow.parquet as pq
 
@@ -277,8 +278,7 @@ def _replaced(folder: Path) -> FolderInfo | None:
 def check_overwritten(out: Path, holdout: Path | None) -> None:
     """Raise ValueError if replacing the folder `out` would make private references public.
 
-    This is so if `out` is the private folder of a holdout, or a folder with a holdout that is now built without a
-    holdout.
+    This is the case if `out` is the private folder of a holdout, or if `out` has a holdout and the new build has none.
     """
     info = _replaced(out)
     if info is None:

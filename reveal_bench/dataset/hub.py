@@ -15,7 +15,8 @@ A tag never moves. If the tag already exists, nothing is done if its content equ
 error. If `main` already has the folder's content, for example after an interruption between stages 3 and 5, only the
 tag is made. Repeating the same command is therefore always safe.
 
-`HF_ENDPOINT` chooses the Hub (`huggingface_hub` reads it when it is imported); `endpoint` overrides it.
+The environment variable `HF_ENDPOINT` selects the Hub (read when `huggingface_hub` is imported); `endpoint` overrides
+the variable.
 
 Functions of this module also check whether a repository is suitable for a folder, which files differ, and whether all
 files arrived.
@@ -81,7 +82,7 @@ def check_visibility(repository: Repository, publication: Publication, state: St
 
 
 def gate(repository: Repository, publication: Publication, state: State) -> None:
-    """Require access requests for the repository if the card says so, and check that the Hub applied this."""
+    """Gate the repository (users must request access) if the card says so, and check that the Hub did so."""
     if publication.gated and not state.gated:
         repository.gate()
         if not _seen(repository).gated:
@@ -174,7 +175,7 @@ def check_parent(repository: Repository, head: str | None, parent: str | None) -
 
 
 def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tuple[list[str], list[str]]:
-    """Return (files to send, files to remove) that turn the repository's files (`there`) into the folder's."""
+    """Return (files to send, files to remove), after which the repository's files `there` equal the folder's."""
     changed = [
         name
         for name, sha256 in publication.files.items()

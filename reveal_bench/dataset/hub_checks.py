@@ -323,7 +323,7 @@ def _stray(path: Path, script: str, *, is_listed: bool) -> str | None:
 def _licence_problems(folder: Path, info: FolderInfo, *, private: bool) -> Iterator[Problem]:
     benchmark = BENCHMARKS.get(info.benchmark)
     if benchmark is None:
-        rule = f"must be one of {', '.join(BENCHMARKS)}, whose licences are known"
+        rule = f"must be one of {', '.join(BENCHMARKS)}, because only their licences are known"
         yield Problem(FOLDER_INFO, None, "benchmark", rule, repr(info.benchmark))
     elif not (private or info.synthetic or benchmark.licence == "open"):
         rule = (

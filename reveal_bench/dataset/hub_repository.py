@@ -1,9 +1,9 @@
 """Access to one dataset repository on a Hub. No other module of this package communicates with a Hub.
 
 `huggingface_hub` 2 cannot upload a large folder as one commit: its ``upload_folder`` makes several commits, between
-which users could read an incomplete version. Pull requests are no way out, because the Hub merges them without a check
-of the parent commit. Therefore large files are first sent in groups, as objects that no commit refers to, and then one
-commit refers to all of them. Objects on the Hub stay there, so a repeated command sends only the missing objects.
+which users could read an incomplete version. Pull requests do not help, because the Hub merges them without checking
+the parent commit. Therefore large files are first sent in groups, as objects that no commit refers to, and then one
+commit refers to all of them. The Hub keeps these objects, so a repeated command sends only the missing objects.
 
 Exceptions of `huggingface_hub` and `datasets` become a :class:`HubError` with an understandable message. The original
 exceptions are not chained to the HubError, because they may contain signed addresses of uploads. No message contains a

@@ -52,7 +52,7 @@ ID_CHARACTERS, ID_DIGITS = 4, 8
 Short numbers might also be a size or a count.
 """
 PIECES = 24
-"""Largest number of adjacent pieces of a longer word, such as a file name, that are together compared with ids."""
+"""Largest number of adjacent pieces of a longer word (such as a file name) that are joined and compared with ids."""
 
 
 def folded(text: str) -> str:
@@ -88,7 +88,7 @@ TEXT_BYTES = 64 << 20
 `validate_folder` rejects files that do not belong in a dataset folder.
 """
 VERTICES = 4
-"""Number of vertices at the start of a contour by which it is recognised."""
+"""Number of first vertices of a contour that are compared."""
 DETAIL_VERTICES, DETAIL_RUNS, DETAIL_DIGITS, DETAIL_TEXT = 8, 16, 9, 120
 """Detail from which equal references are not a coincidence.
 

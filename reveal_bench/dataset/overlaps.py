@@ -187,7 +187,8 @@ def check_build(
     Raises
     ------
     OverlapError
-        If the build reveals references that another folder holds out, or another folder those of the build.
+        If the build reveals references that another folder holds out, or if another folder reveals references that the
+        build holds out.
     """
     if not beside or not any(_holds_out(folder) for folder in (*built, *beside)):
         return []  # nothing can be revealed

@@ -6,7 +6,7 @@ processes, and only a few records per process are in memory at a time. If a row 
 
 :class:`Spool` keeps rows on disk in small files ("parts"). A part is complete if its ``.json`` file exists, which is
 written last and removed first. This file lists hashes of every record and of the part's files, so that a resumed build
-only makes parts again whose records changed. The division of rows into parts does not affect the dataset.
+only repeats parts whose records changed. The division of rows into parts does not affect the dataset.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class RowPool:
 class WorkerProcess:
     """A process that calls `answer` on one question at a time; only one thread at a time may call :meth:`ask`.
 
-    Only the process has the other end of its pipe, so the pipe breaks if the process dies, even in the middle of an
+    No other process has the other end of its pipe, so the pipe breaks if the process dies, even in the middle of an
     answer. (The processes of a ``ProcessPoolExecutor`` share queues: a killed process can leave a queue locked or half
     written, so that the caller waits for ever.)
     """
@@ -351,7 +351,9 @@ class Spool:
         good = [made for made in batch if made.row is not None]
         self.problems += [made.problem for made in batch if made.problem is not None]
         self.keys += [made.key for made in good]
-        self._path(number, ".json").unlink(missing_ok=True)  # so that after a kill it does not describe other rows
+        self._path(number, ".json").unlink(
+            missing_ok=True
+        )  # otherwise, after a kill, this file could describe other rows
         rows = {".parquet": self._write_table(number, ".parquet", [made.row or {} for made in good], self.schema)}
         if self.side_schema is not None:
             side_rows = [row for made in good for row in made.side_rows]

@@ -3,9 +3,9 @@
 Only a few rows are in memory at a time, whatever the size of the folder.
 
 Only known files and metadata are allowed, because no check could understand the contents of a file with another name or
-of a note in Parquet metadata. In a split with private references, only columns that `Table.blank` does not blank may
-have values (:func:`input_rule`), so that a build and its check follow the same rule. A column that the kind of
-benchmark does not know must also be empty, because it could reveal references.
+of a note in Parquet metadata. In a split with private references, only columns that `Table.blank` leaves unchanged may
+have values (:func:`input_rule`). A build and its check thus follow the same rule. A column that the kind of benchmark
+does not know must also be empty, because it could reveal references.
 """
 
 from __future__ import annotations
@@ -306,7 +306,8 @@ class InputRule:
 
     Attributes
     ----------
-    blanked : dict from column that must be empty to its empty value (None, or a code that means "unknown")
+    blanked : dict from column that must be empty to the value that counts as empty (None, or a code that means
+        "unknown")
     known : columns that may have values
     """
 

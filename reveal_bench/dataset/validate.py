@@ -3,8 +3,8 @@
 :func:`validate_folder` returns a list of :class:`reveal_bench.arguments.Problem`, and continues after a problem if
 possible. An empty list means that the folder may be published. Only a few rows are in memory at a time.
 
-If the private folder is given, it must agree with the public folder on the manifest and sizes of the private split and
-on the pictures in ``holdout_inputs``. Otherwise a model would be scored against the wrong references.
+If the private folder is given, the two folders must agree on the manifest and sizes of the private split and on the
+pictures in ``holdout_inputs``. Otherwise a model would be scored against the wrong references.
 """
 
 from __future__ import annotations

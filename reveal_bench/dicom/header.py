@@ -194,8 +194,8 @@ class Header:
     spacing_source : str
         ``pixel_spacing``, ``imager_pixel_spacing`` (at the detector: not corrected for magnification) or ``none``.
     manufacturer, model : str or None
-        Canonical spelling; `_raw` as in the file, at most 64 characters. None if part of the text may identify a person:
-        a UID, a date, a "^" as in DICOM names, or nine consecutive digits.
+        Canonical spelling; `_raw` as in the file, at most 64 characters. None if part of the text may identify a
+        person: a UID, a date, a "^" as in DICOM names, or nine consecutive digits.
     detector_type : str or None
         DIRECT, SCINTILLATOR, STORAGE, FILM.
     kvp, exposure_mas : float or None

@@ -65,7 +65,7 @@ Splits = Mapping[str, Iterable[Record]]
 
 @dataclass(frozen=True)
 class BoxSource(Generic[Parsed]):
-    """A source of boxes or masks whose annotations are a few tables; its module fills in the attributes.
+    """A source of boxes or masks whose annotations are in a few tables; each source sets the attributes.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class BoxSource(Generic[Parsed]):
         Raises
         ------
         ValueError
-            If `root` does not hold the annotations.
+            If `root` does not contain the annotations.
         """
         root = Path(root)
         files, faults = self._files(root), Faults()
@@ -149,5 +149,5 @@ class BoxSource(Generic[Parsed]):
     def _files(self, root: Path) -> dict[str, Path]:
         files = self.find(root)
         if not files:
-            raise ArgumentError("root", f"must hold {self.needs}", root)
+            raise ArgumentError("root", f"must contain {self.needs}", root)
         return files

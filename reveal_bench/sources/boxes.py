@@ -4,9 +4,9 @@ Conventions
 -----------
 * A problem belongs to an image or to a file. With ``keep_going`` an image with a problem is left out with all its
   boxes, because a reference without one of its boxes would be wrong. A broken file stops the build.
-* A box is ``[x, y, width, height]``, stored as the source drew it. Because of rounding it may extend beyond its image
-  by :data:`SLACK` pixels; the part outside covers no pixels. `area_px` counts the pixels whose centres are in the union
-  of a finding's boxes; `bbox_xywh` is the smallest box around all of them.
+* A box is ``[x, y, width, height]``, stored as the source drew it. Because of rounding, a box may extend beyond its
+  image by :data:`SLACK` pixels; the part outside covers no pixels. `area_px` counts the pixels whose centres are in the
+  union of a finding's boxes; `bbox_xywh` is the smallest box around all of them.
 * Files are found below the root by name; a folder with more than :data:`MANY` subfolders is assumed to contain pictures
   and is not searched.
 * A picture belongs to the image whose id is the stem of its file name; two pictures with the same stem are a problem of
@@ -194,7 +194,7 @@ def read_box(
 ) -> Box | None:
     """Return the box of a row, or None after noting why it is invalid.
 
-    Without a `size`, the check whether the box is in the image is omitted.
+    Without a `size`, only the numbers are checked.
     """
     texts = [row[column] for column in columns]
     try:
@@ -360,7 +360,7 @@ class PictureFolder:
         Raises
         ------
         ValueError
-            If the folder has no such file, unless it `may_be_empty`.
+            If there is no such file and `may_be_empty` is False.
         """
         paths: dict[str, Path] = {}
         doubles: dict[str, Path] = {}
@@ -376,7 +376,7 @@ class PictureFolder:
                     key = path.relative_to(root).as_posix() if by_path else stem
                     (doubles if key in paths else paths)[key] = path
         if not paths and not may_be_empty:
-            raise ArgumentError("pictures", f"must hold {' or '.join(suffixes)} files", f"none below {root}")
+            raise ArgumentError("pictures", f"must contain {' or '.join(suffixes)} files", f"none below {root}")
         return cls(Path(root), paths, doubles, kind, need_all)
 
     def picture(
@@ -419,7 +419,7 @@ class PictureFolder:
         if self.need_all:
             return messages
         return messages + no_pictures(
-            len(ids - self.paths.keys()), "no view from a header" if self.kind == "dicom" else ""
+            len(ids - self.paths.keys()), "no view from its header" if self.kind == "dicom" else ""
         )
 
     def _relative_name(self, path: Path) -> str:
@@ -431,8 +431,8 @@ def no_pictures(n_images: int, what_else: str = "") -> list[str]:
     if not n_images:
         return []
     verb = "has" if n_images == 1 else "have"
-    lost = "no hash to verify a copy against" + (f", {what_else}" if what_else else "")
-    return [f"{count_text(n_images, 'image')} {verb} no picture here: {lost}"]
+    lost = "no hash to verify a copy against" + (f" and {what_else}" if what_else else "")
+    return [f"{count_text(n_images, 'image')} {verb} no picture here, so {lost}"]
 
 
 def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, workers: int = 1) -> dict[str, Header]:
@@ -457,7 +457,7 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
 
 
 def _read_headers(paths: Sequence[Path]) -> list[Header | str]:
-    """Return the header of each path, or the reason why it is unusable."""
+    """Return for each path the header, or the reason why the file is unusable."""
     from reveal_bench.dicom import DicomError, read_header
 
     headers: list[Header | str] = []

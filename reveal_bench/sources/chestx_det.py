@@ -10,11 +10,12 @@ Conventions
 * Several instances of one finding become one annotation. Its mask is the union of their polygons, filled by
   :func:`reveal_bench.masks.rasterize_polygons`, its box is the tight box of that union, and `n_instances` is their
   number. The source's own boxes are kept in `boxes_xywh`.
-* All thirteen findings were looked for in every image, so a finding without an instance is absent (0).
+* Readers searched every image for all thirteen findings, so a finding without an instance is absent (0).
 * The source publishes neither patients, studies nor views: `patient_id` and `study_id` repeat the image id.
 * An image must have exactly one entry in the two files together. With `keep_going`, an image with a faulty entry or two
   entries is left out.
-* The download contains no pictures: the PNG files are searched for below its folder or below ``pictures``.
+* The published download contains no pictures. PNG files are searched for below `pictures`, by default below the
+  download.
 """
 
 from __future__ import annotations

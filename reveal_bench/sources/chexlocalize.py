@@ -5,8 +5,9 @@ Source: Stanford AIMI download (per-user link) as described in the README of raj
 
 Conversion
 -----------------
-* One record per row of ``val_labels.csv`` (or CheXpert's own ``valid.csv``; "validation") and ``test_labels.csv``
-  ("test"). An image may have no entry in the JSON files, usually because all its labels are negative.
+* There is one record per row of ``val_labels.csv`` (or CheXpert's own ``valid.csv``; "validation") and
+  ``test_labels.csv`` ("test"). An image may have no entry in the JSON files, usually because all its labels are
+  negative.
 * `label_status` comes from the CSV files, masks from ``gt_segmentations_*.json``, contours from
   ``gt_annotations_*.json``. Contradictions between them are counted in warnings, and nothing is dropped. A finding that
   is labelled present but has no mask is `missing`; a mask of a finding that is labelled absent is kept. Another warning
@@ -67,7 +68,7 @@ SPLITS = {"validation": "val", "test": "test"}
 
 @dataclass
 class SplitFiles:
-    """The parsed contents of all files of one split."""
+    """Parsed contents of the files of a split."""
 
     name: str
     download: ChexlocalizeDownload
@@ -219,7 +220,7 @@ def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str]
 
 
 def _drop_points_outside(parsed: SplitFiles) -> list[str]:
-    """Remove points outside their pictures; return [a warning that lists them], or [] without such points."""
+    """Remove points outside their pictures; return a list with one warning about the removed points, or []."""
     outside: list[str] = []
     for image_id, by_finding in parsed.points.items():
         height, width = parsed.sizes.get(image_id, (math.inf, math.inf))
@@ -363,7 +364,7 @@ def _from(root: Path, path: Path, download: ChexlocalizeDownload) -> str:
 def _download(root: Path, pictures: Path | None) -> ChexlocalizeDownload:
     download = find_download(root, pictures)
     if download is None:
-        raise ArgumentError("root", f"must hold {ANNOTATIONS}/gt_segmentations_*.json", root)
+        raise ArgumentError("root", f"must contain {ANNOTATIONS}/gt_segmentations_*.json", root)
     return download
 
 
@@ -372,7 +373,7 @@ def _passed_over(download: ChexlocalizeDownload) -> list[str]:
     messages = {
         f"interrupted downloads ({PARTIAL}*) are ignored": counts["interrupted download"],
         "pickled heat maps are never opened (a pickle can run code)": counts["pickled heat map"],
-        "heat maps of a model are not read: they are not references": counts["heat map of a model"],
+        "heat maps of a model are not read, because they are not references": counts["heat map of a model"],
     }
     return [f"{n:,} {what}" for what, n in messages.items() if n]
 

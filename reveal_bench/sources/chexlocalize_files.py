@@ -60,7 +60,7 @@ class ChexlocalizeDownload:
 
     Attributes
     ----------
-    root : as the user named it
+    root : the path that the user gave
     folder : the folder that contains the annotations' folder; paths in messages are relative to `folder`
     annotations : the folder of the JSON files
     bases : folders that may contain CheXpert's pictures, the likeliest first
@@ -95,7 +95,7 @@ class ChexlocalizeDownload:
         return next((place / name for name in names for place in places if (place / name).is_file()), None)
 
     def _chexperts(self) -> list[Path]:
-        """Return every folder that may contain the folder ``val``, ``valid`` or ``test``."""
+        """Return all folders in which ``val``, ``valid`` or ``test`` may be."""
         folders: dict[Path, None] = {}
         for base in self.bases:
             level = [base]
@@ -166,7 +166,7 @@ def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Pr
     folders = download.picture_folders(split)
     usable = [folder for folder in folders if not is_small(folder)]
     if folders and not usable:
-        rule = "must be the full-size pictures of CheXpert: masks do not fit CheXpert-small"
+        rule = "must contain the full-size pictures of CheXpert, because masks do not fit CheXpert-small"
         problems.append(Problem(download.path_text(folders[0]), None, "folder", rule, folders[0].parent.name))
     for folder in usable:
         here = _index_folder(download, folder, problems)
@@ -213,7 +213,7 @@ def set_aside(download: ChexlocalizeDownload) -> list[tuple[str, str]]:
 def _heat_maps(download: ChexlocalizeDownload, folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".pkl":
-            yield download.path_text(path), "pickled heat map, never opened: a pickle can run code"
+            yield download.path_text(path), "pickled heat map, never opened because a pickle can run code"
         elif path.suffix in HEAT_MAPS:
             yield download.path_text(path), "heat map of a model, not a reference"
 
@@ -271,7 +271,8 @@ def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> di
         rows[row.image_id] = row
     if n_uncertain:
         warnings.append(
-            f"{path.name}: {count_text(n_uncertain, 'uncertain label')} (-1) kept; an uncertain finding is not present"
+            f"{path.name}: {count_text(n_uncertain, 'uncertain label')} (-1); an uncertain finding does "
+            "not count as present"
         )
     return rows
 

@@ -10,7 +10,8 @@ Conventions
 * A table contains references if its name is in :data:`REFERENCES`, or if `root` is that table. Any other table with the
   fourteen columns has the labels of one reader, who is named after the file. These labels become rows of the config
   ``readers``.
-* A study is ``patient64741_study1``. If a table has a row per radiograph, all rows of a study must agree.
+* The id of a study is, for example, ``patient64741_study1``. If a table has a row per radiograph, all rows of a study
+  must agree.
 * The split is the name of the folder before the patient's folder; "valid" and "val" become "validation".
 * A row with an uncertain (-1) or blank label is a problem, because such a label is not a reference. CheXpert's
   ``train.csv`` has many such labels.
@@ -212,7 +213,7 @@ def _labels(table: InputTable, row: TableRow, columns: dict[str, str], problems:
     for label in CHEXPERT_LABELS:
         text = row[columns[label]].strip()
         if text not in _VALUES:
-            rule = "must be 0 or 1: an uncertain or blank label is not a reference"
+            rule = "must be 0 or 1, because an uncertain or blank label is not a reference"
             problems.append(Problem(table.file, row.number, columns[label], rule, repr(text)))
         elif _VALUES[text]:
             present.append(label)

@@ -1,7 +1,7 @@
 """Reader of the mapping: a YAML file in which the user says what the columns of a table of studies mean. ::
 
-    table: labels.csv                     # path, without .., beside the mapping or else within the download;
-                                          # sheet: NAME for an xlsx of several
+    table: labels.csv                     # path without .., relative to the mapping or the download;
+                                          # sheet: NAME if a workbook has several sheets
     study_key: {column: StudyUID, matches: StudyInstanceUID}
     labels:
       list: {column: Findings, separator: ";"}
@@ -9,13 +9,13 @@
       # or  json: {column: labels}
     agreement: {column: Agreement, values: {"3 of 3": three_of_three, "2 of 3": two_of_three}}
     n_agree_all: {column: N}
-    # or  reader: {column: Reader}         a row per study and reader: the labels of more than half of them
+    # or  reader: {column: Reader}         a row per study and reader; majority labels
     demographics:
       age: {column: Age}                  # in years; or age: {from: header}
       sex: {column: Sex, values: {Female: F, Male: M}}
     split: {column: Set, values: {dev: development}}
 
-    findings:                             # of one's own; without the key, REVEAL-CXR's twelve
+    findings:                             # your own; by default REVEAL-CXR's twelve
       - Rib fracture
       - {name: Pneumothorax, synonyms: [PTX]}
       - {name: No finding, stands_alone: true}
@@ -244,10 +244,10 @@ class MappingParser:
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
         of_pictures = self._flag(content.get("pictures", "false"), "pictures")
         if of_pictures and matches not in BY_PATH:
-            self._fail("study_key.matches", f"must be {' or '.join(BY_PATH)}: pictures have no header", matches)
+            self._fail("study_key.matches", f"must be {' or '.join(BY_PATH)}, because pictures have no header", matches)
         for name in ("age", "sex") if of_pictures else ():
             if name in rules and rules[name].from_header:
-                self._fail(f"demographics.{name}", "must name a column: pictures have no header", "header")
+                self._fail(f"demographics.{name}", "must name a column, because pictures have no header", "header")
         others = content.get("other_studies", "problem")
         if others not in ("problem", "left out"):
             self._fail("other_studies", "must be 'problem' or 'left out'", _quote_value(others))

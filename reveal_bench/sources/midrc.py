@@ -3,7 +3,7 @@
 Source: data.midrc.org (gen3). Images are ``<case>/<study uid>/<series uid>/<sop uid>.dcm`` or one zip archive per
 series. Beside them are a manifest and a table for each node of MIDRC's data model, such as ``imaging_study``. MIDRC
 does not say which of the twelve labels a study has, so a table of labels and its mapping are needed, as for
-:mod:`reveal_bench.sources.reveal_cxr`: without them `inspect` works and `read` refuses.
+:mod:`reveal_bench.sources.reveal_cxr`: without them, `inspect` works but `read` raises an error.
 
 Conversion
 -----------------
@@ -11,7 +11,7 @@ Conversion
 * Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns with
   these facts. MIDRC's case identifies the patient.
 * Files for which the download lists an md5sum are verified; a listed file that is missing is a problem.
-* ``mRALE_annotations.csv``, if it exists, becomes the config `mrale`: study_id, mrale_score.
+* ``mRALE_annotations.csv``, if it exists, becomes the config `mrale` with the columns study_id and mrale_score.
 
 The files beside the images
 ---------------------------
@@ -19,7 +19,7 @@ The files beside the images
   The tables of series files repeat these entries.
 * Tables are tab separated; names of required columns have a leading ``*``; arrays are Python literals
   (``['419639-002973']``), which are parsed and never executed.
-* An age above 89 is a flag (``age_at_index_gt89``).
+* An age above 89 is given by a flag (``age_at_index_gt89``).
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _read_studies(nodes: Nodes, table: InputTable, problems: list[Problem]) -> N
         column = next((name for name in ("case_ids", "cases.submitter_id", "case_id") if name in table), "")
         cases = text_list(row[column]) if column else []
         if cases is None or len(cases) > 1:
-            problems.append(Problem(table.file, row.number, column, "must name one case", repr(row[column][:80])))
+            problems.append(Problem(table.file, row.number, column, "must name only one case", repr(row[column][:80])))
             continue
         facts = dict(nodes.cases.get(cases[0], {})) if cases else {}
         age = _age(row, table.file, "age_at_imaging", problems)
@@ -341,8 +341,8 @@ def inspect(
     warnings += _mismatches(joining, nodes)
     if path is None:
         warnings.append(
-            "no mapping: MIDRC gives none of the twelve labels; a table of labels and a mapping of its columns are "
-            f"needed to build. {suggestion(root, joining.tree)}"
+            "no mapping: MIDRC has none of the twelve labels, so a build needs a table of labels and a "
+            f"mapping of its columns. {suggestion(root, joining.tree)}"
         )
     counts = {**joining.counts, "cases": len(nodes.cases), "listed studies": len(nodes.studies)}
     return Inspection(
@@ -366,7 +366,7 @@ def read(
     workers: int = 1,
     include_secondary: bool = False,
 ) -> SourceData:
-    """Return records of every split; parameters and errors as :func:`reveal_bench.sources.reveal_cxr.read`.
+    """Return the records of every split; :func:`reveal_bench.sources.reveal_cxr.read` explains the parameters.
 
     Raises
     ------

@@ -12,7 +12,7 @@ Conventions
 * The picture folders are never listed: a picture's path is made from the subject, study and DICOM id in its metadata
   row.
 * The tree may be in ``physionet.org/files/mimic-cxr-jpg/2.1.0/`` together with ``index.html`` files, as after a
-  download with `wget -r`. Pictures of studies that nobody asks for may be missing.
+  download with `wget -r`. Unused pictures may be missing.
 * Without metadata the ids come from ``IMAGE_FILENAMES``, sizes from the pictures' headers, and views are unknown.
 * Rows and Columns are the height and width of the original; a picture of another size was rescaled and is refused,
   because boxes refer to the original.
@@ -138,7 +138,7 @@ def look_up_studies(
         studies = _from_metadata(tree, files["metadata"], set(study_ids), problems)
     elif "IMAGE_FILENAMES" in files:
         studies = _from_names(tree, files["IMAGE_FILENAMES"], set(study_ids), problems)
-        warnings.append("the MIMIC-CXR-JPG tree has no metadata table: views are unknown")
+        warnings.append("the MIMIC-CXR-JPG tree has no metadata table, so views are unknown")
     else:
         rule = "must contain mimic-cxr-2.*-metadata.csv.gz or IMAGE_FILENAMES"
         problems.append(Problem(tree.name, None, "folder", rule, "neither"))
@@ -148,7 +148,7 @@ def look_up_studies(
         studies = {study_id: replace(study, split=splits.get(study_id)) for study_id, study in studies.items()}
     counts = Counter(study.split for study in studies.values() if study.split not in (None, "test"))
     warnings += [
-        f"{n:,} studies belong to MIMIC-CXR-JPG's split {split!r}: a model may have been trained on them"
+        f"{n:,} studies belong to MIMIC-CXR-JPG's split {split!r}, on which models may have been trained"
         for split, n in sorted(counts.items(), key=str)
     ]
     return studies

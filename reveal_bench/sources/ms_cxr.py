@@ -1,7 +1,7 @@
 """MS-CXR: boxes for phrases of radiology reports, in eight categories, on pictures of MIMIC-CXR-JPG.
 
 Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` or the same boxes as COCO ``.json``;
-version 1.0.0 is also read. The pictures come from MIMIC-CXR-JPG and keep their bytes.
+version 1.0.0 is also read. The pictures are those of MIMIC-CXR-JPG, published unchanged.
 
 Conventions
 -----------

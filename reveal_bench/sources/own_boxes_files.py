@@ -1,9 +1,9 @@
-"""Parsers of a user's own boxes: of the YAML mapping, and of the tables that the mapping names.
+"""Parsers of the files of a user's own boxes: the YAML mapping, and the tables that the mapping names.
 
 docs/sources.md explains the keys of the mapping.
 
-Every image that a table names becomes an :class:`OwnImage` with the boxes of each reader, and the readers who drew no
-box. :mod:`reveal_bench.sources.own_boxes` checks the boxes when the size of the image is known.
+Every image in the tables becomes an :class:`OwnImage` with the boxes of each reader. It also lists the readers who drew
+no box. :mod:`reveal_bench.sources.own_boxes` checks the boxes when the size of the image is known.
 """
 
 from __future__ import annotations

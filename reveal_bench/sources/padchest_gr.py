@@ -2,7 +2,8 @@
 
 Source: BIMCV (Castro et al. 2024, arXiv 2411.05085). ``grounded_reports_20240819.json`` is a list with one entry per
 study: ``{"StudyID", "ImageID", "findings": [{"sentence_en", "sentence_es", "abnormal", "boxes", "extra_boxes",
-"labels", "locations", "progression"}]}``; ``master_table.csv`` (plain or zipped) has patient and split of each study.
+"labels", "locations", "progression"}]}``; ``master_table.csv`` (plain or zipped) has the patient and split of each
+study.
 
 Conventions
 -----------
@@ -236,7 +237,7 @@ def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str])
         return []
     table = _read_master(files["table"], faults, warnings) if "table" in files else None
     if table is None:
-        warnings.append(f"master_table.csv is missing: all studies are in the split 'test', and {NO_PATIENTS}")
+        warnings.append(f"master_table.csv is missing, so all studies are in the split 'test', and {NO_PATIENTS}")
     studies: list[PadchestStudy] = []
     first_of: dict[str, int] = {}
     for number, entry in enumerate(entries, start=1):
@@ -281,7 +282,7 @@ def _study(
     facts = {"PatientID": study_id, "split": "test", "ImageID": name} if table is None else table.get(study_id)
     if facts is None or facts["ImageID"] != name:
         value = "no row" if facts is None else repr(facts["ImageID"])
-        rule = f"must have its row, with {name!r}, in the master table"
+        rule = f"must have a row with {name!r} in the master table"
         faults.add(Problem(file, number, "StudyID", rule, value), image_id)
         return None
     sentences = []

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
-"""File endings of pictures that are not DICOM, in lower case."""
+"""Suffixes of PNG and JPEG files, in lower case."""
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 GREY_OF_16_BITS = b"\x10\x00"

@@ -10,10 +10,10 @@ mapping is ``mapping.yaml`` at the root of the download, or another file that th
 
 Conversion
 -----------------
-* One record per row of the table, or per study if the table has a row per reader. Rows of the table and studies of
-  images must match one to one. A row without a study is a problem of the row; a study without a row is a problem of its
-  first file.
-* Splits come from the mapping; if it names none, the only split is "test".
+* There is one record per row of the table, or per study if the table has a row per reader. Rows of the table and
+  studies of images must match one to one. A row without a study is a problem of the row; a study without a row is a
+  problem of its first file.
+* Splits come from the mapping; if it names no column of splits, the only split is "test".
 * Duplicates and files that are not original radiographs are set aside and listed with the reason.
 * Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Of the
   headers, a record contains only view, size, spacing, manufacturer, model, detector type, kVp and mAs and, if the

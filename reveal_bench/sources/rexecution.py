@@ -10,12 +10,12 @@ Conversion
 -----------------
 * The download is a folder with ``tasks.csv`` (.tsv, .xlsx, .json, .jsonl) and optionally ``ratings.csv``, or the task
   file itself. The MIMIC-CXR-JPG tree is in the same folder, or in the folder `pictures`.
-* One record per task, in the split "test". Its images are all images of the study, in the order of the metadata. Ids
-  are MIMIC-CXR-JPG's subject, study and DICOM ids, which are pseudonyms.
+* There is one record per task, all in the split "test". Its images are all images of the study, in the order of the
+  metadata. Ids are MIMIC-CXR-JPG's subject, study and DICOM ids, which are pseudonyms.
 * A task has a prior study if ``prior_study_id`` is given. The prior study must be of the same patient and, if dates are
   known, earlier. A task of the category measurement_temporal may lack a prior study, as a cardiothoracic ratio needs
   none; a warning counts such tasks.
-* Reference boxes must be inside an image of the task; they may omit the image only if the task has a single one.
+* Reference boxes must be inside an image of the task; a box may omit its image only if the task has a single image.
 * Ratings become the config `ratings`; in a holdout, the ratings of held-out tasks are private, too. The rubric becomes
   the config `rubric`.
 
@@ -165,7 +165,7 @@ class _ParsedFiles:
 
     @property
     def own_files(self) -> list[Path]:
-        """The existing files among task file and ratings file."""
+        """The task file and the ratings file, if they exist."""
         return [path for path in (self.task_file, self.rating_file) if path is not None]
 
 
@@ -185,7 +185,7 @@ def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Parsed
         parsed.ratings = parse_ratings(parsed.rating_file, parsed.problems, parsed.warnings)
         _check_rated_tasks(parsed)
     else:
-        parsed.warnings.append("no ratings file: the dataset has only tasks and the rubric")
+        parsed.warnings.append("no ratings file, so the dataset has only tasks and the rubric")
     if parsed.tree is not None and parsed.tasks:
         study_ids = {study for task in parsed.tasks for study in (task.study_id, task.prior_study_id) if study}
         parsed.studies = look_up_studies(parsed.tree, study_ids, parsed.problems, parsed.warnings)
@@ -226,7 +226,7 @@ def _check_rated_tasks(parsed: _ParsedFiles) -> None:
 
 
 def _check_studies(parsed: _ParsedFiles, *, need_pictures: bool) -> None:
-    """Note problems of the pictures of all studies, and of what each task says about its studies."""
+    """Note problems of all studies' pictures, and of what each task states about its studies."""
     faults: dict[str, list[ImageFault]] = {}
     for study_id, study in parsed.studies.items():
         parsed.images[study_id], faults[study_id] = study_images(study, need_pictures=need_pictures)

@@ -7,8 +7,8 @@ Conventions
 -----------
 * Every picture is 1024 x 1024 pixels. An image has one row per box (Target 1), or one row without a box (Target 0).
 * There is one finding, "Lung Opacity", which is present if the image has boxes, else absent. The config ``classes`` has
-  one of three classes per image: "Normal", "No Lung Opacity / Not Normal" or "Lung Opacity". In the first two the
-  finding is absent.
+  one of three classes per image: "Normal", "No Lung Opacity / Not Normal" or "Lung Opacity". For the first two classes
+  the finding is absent.
 * A "patientId" identifies an image, not a patient. RSNA's mapping to ChestX-ray14, published beside the challenge as
   ``pneumonia-challenge-dataset-mappings_2018.json``, names the patient of each image. Without this file `patient_id`
   repeats the image id, so a patient with several images counts as several patients.
@@ -153,7 +153,7 @@ def _counts(tables: _RsnaTables) -> dict[str, int]:
 def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
     """Return a dict from image id to class; the table has a row for each box of an image."""
     if path is None:
-        warnings.append("stage_2_detailed_class_info.csv is missing: no config 'classes'")
+        warnings.append("stage_2_detailed_class_info.csv is missing, so there is no config 'classes'")
         return {}
     classes: dict[str, str] = {}
     for row in read_table(path, ("patientId", "class"), faults, warnings):

@@ -133,9 +133,9 @@ class Extra:
     config : name of the config
     features : returns the features; called when needed, because `datasets` is slow to import
     rows : all rows
-    key : column with the key of a row of the main table, such as "task_id"; both rows are released or held out
-        together; or None
-    split : name of the only split of a table without `key`, which is always public
+    key : column with the keys of rows of the main table, such as "task_id", or None; rows with the same key are
+        released or held out together
+    split : name of the only split if the table has no `key`; such a table is always public
     """
 
     config: str
@@ -173,7 +173,7 @@ class SourceData:
 
 @dataclass(frozen=True, slots=True)
 class SourceModule:
-    """Functions of a source; `benchmark` is the key of its benchmark in :data:`reveal_bench.benchmarks.BENCHMARKS`.
+    """Functions of a source; `benchmark` is the name of its benchmark in :data:`reveal_bench.benchmarks.BENCHMARKS`.
 
     `options` lists the further keyword arguments of `read`, which `inspect` also accepts except for `id_key`:
 

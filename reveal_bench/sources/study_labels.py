@@ -1,9 +1,9 @@
 """Conversion of the rows of a table of studies to labels, reader agreement and demographics, by a user's mapping.
 
 The text of every cell must be in the mapping or in a vocabulary. An unknown text is reported as a problem with row,
-column and the nearest known spelling. "None", "No finding" and "Normal" mean that no label is present; together with a
-label they are a problem. A blank cell is also a problem in a column of labels, because the absence of labels must be
-stated. If a mapping's own findings include one of these three texts, the text is a label.
+column and the nearest known spelling. "None", "No finding" and "Normal" mean that no label is present; it is a problem
+if one of them is given together with a label. A blank cell is also a problem in a column of labels, because the absence
+of labels must be stated. If a mapping's own findings include one of these three texts, the text is a label.
 
 If the mapping names a column of readers, the rows of a study are combined: a label is present if more than half of the
 study's readers gave that label. For studies with three readers, the agreement is the number of readers who gave exactly
@@ -303,7 +303,7 @@ class _MappedRow:
         if text and name is None:
             self.fail(rule.column or "", "must be in the mapping's values", hint(text, list(rule.values or ())))
         elif text and not is_split_name(name or ""):
-            self.fail(rule.column or "", f"must be {SPLIT_NAME}, or the mapping must give `values`", repr(text))
+            self.fail(rule.column or "", f"must be {SPLIT_NAME}; or give `values` in the mapping", repr(text))
         return name
 
     def _needed(self, what: str, column: str | None) -> str:

@@ -286,7 +286,7 @@ class Guess:
 
     @property
     def rank(self) -> tuple[bool, float, int, int]:
-        """Sort key of guesses; the best guess has the largest."""
+        """Sort key of guesses; the best guess has the largest key."""
         share = self.n_matched / max(self.n_studies, 1)
         n_facts = len(self.content) + self._n_demographics
         return self.has_labels, round(share, 2), n_facts, len(self.content["labels"].get("wide", ()))
@@ -367,7 +367,7 @@ def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
     if demographics:
         content["demographics"] = demographics
     if n_matched < len(tree.studies):
-        notes.append(f"{column} matches {n_matched:,} of {len(tree.studies):,} studies by {fact}")
+        notes.append(f"column {column} matches {fact} of only {n_matched:,} of {len(tree.studies):,} studies")
     if len(set(cells[column])) < len(cells[column]):
         reader = next((name for name in rest if _READER.search(name) and all(rest[name])), None)
         if reader is not None:
@@ -405,7 +405,7 @@ def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
             wide[column] = label
     if len(wide) > 1:
         missing = [label for label in REVEAL_LABELS if label not in wide.values()]
-        notes = [f"No column for {', '.join(missing)}, so it counts as absent"] if missing else []
+        notes = [f"No column for {', '.join(missing)}, so they count as absent"] if missing else []
         return {"wide": wide}, notes, set(wide)
     for column in cells:
         values = [row.cell(column) for row in table.rows[:SAMPLE]]

@@ -1,6 +1,6 @@
 """VinDr-CXR: boxes of 22 findings, drawn by three readers per image in "train" and by consensus in "test".
 
-Source: PhysioNet (Nguyen et al. 2022), or the Kaggle edition of its training half (VinBigData Chest X-ray Abnormalities
+Source: PhysioNet (Nguyen et al. 2022), or Kaggle's edition of the training images (VinBigData Chest X-ray Abnormalities
 Detection).
 
 Conventions
@@ -36,7 +36,7 @@ labels        22 with boxes, 6 without                 14 with boxes; "Other les
 ============  =======================================  ==========================================
 
 The last label is "Other diseases" in one table and "Other disease" in the other. Boxes are corners in pixels of the
-DICOM picture; they are checked once its size is known.
+DICOM picture, and are checked when the size of the picture is known.
 """
 
 from __future__ import annotations

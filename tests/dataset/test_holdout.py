@@ -77,7 +77,10 @@ def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
         return {r.patient_id for r in read_localization(private, "holdout")}
 
     first = write(records, seed=1)
-    with pytest.raises(ValueError, match=r"must leave each patient .* got seed 2, with which \d private"):
+    with pytest.raises(
+        ValueError,
+        match=r"must leave each patient .*, or remove .* got seed 2, with which \d private",
+    ):
         write(records, seed=2)
     with pytest.raises(
         ValueError, match=r"and \d released patients would become private$"
@@ -90,7 +93,9 @@ def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
     assert write(records, seed=2, previous=out, previous_holdout=private) == first
     older = {"out": tmp_path / "older", "holdout": tmp_path / "older-private"}
     write([records[0], others[1]], seed=1, **older)
-    with pytest.raises(ValueError, match=r"must leave each patient .* got seed 2"):  # named are others than replaced
+    with pytest.raises(
+        ValueError, match=r"must leave each patient .*, or remove .* got seed 2"
+    ):  # named are others than replaced
         write(records, seed=2, previous=older["out"], previous_holdout=older["holdout"])
     assert {r.patient_id for r in read_localization(private, "holdout")} == first
 

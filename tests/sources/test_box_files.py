@@ -154,8 +154,8 @@ def gallery_of(
     [
         ("embed", True, ["pictures:z: `picture` must exist for z, got no such file"], []),
         ("embed", False, ["pictures:z: `picture` must exist for z, got no such file"], []),
-        ("withhold", True, [], ["1 image has no picture here: no hash to verify a copy against"]),
-        ("withhold", False, [], ["1 image has no picture here: no hash to verify a copy against"]),
+        ("withhold", True, [], ["1 image has no picture here, so no hash to verify a copy against"]),
+        ("withhold", False, [], ["1 image has no picture here, so no hash to verify a copy against"]),
     ],
 )
 def test_a_missing_picture_is_a_problem_only_if_embedded(
@@ -173,13 +173,13 @@ def test_a_missing_picture_is_a_problem_only_if_embedded(
 def test_no_picture_at_all(tmp_path: Path) -> None:
     (tmp_path / "list.csv").touch()
     for root in (tmp_path, tmp_path / "list.csv"):
-        with pytest.raises(ValueError, match=f"`pictures` must hold .png files, got none below {tmp_path}$"):
+        with pytest.raises(ValueError, match=f"`pictures` must contain .png files, got none below {tmp_path}$"):
             gallery_of(root, None, [".png"], pixels="embed")
-        with pytest.raises(ValueError, match=r"`pictures` must hold .png files"):
+        with pytest.raises(ValueError, match=r"`pictures` must contain .png files"):
             gallery_of(root, tmp_path, [".png"], pixels="withhold")
         films = gallery_of(root, None, [".png"], pixels="withhold", kind="dicom")
-        lost = "no hash to verify a copy against, no view from a header"
-        assert films.warnings(["x", "y"]) == [f"2 images have no picture here: {lost}"]
+        lost = "no hash to verify a copy against and no view from its header"
+        assert films.warnings(["x", "y"]) == [f"2 images have no picture here, so {lost}"]
 
 
 def test_headers_are_the_same_whatever_the_number_of_processes(tmp_path: Path) -> None:

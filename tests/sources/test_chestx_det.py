@@ -91,7 +91,7 @@ def test_masks_are_the_union_of_a_findings_polygons(request, tmp_path, source):
 def test_the_real_file_becomes_a_valid_folder(real_reading, tmp_path):
     """Its first 81 images; the transcript in the README builds all of it, and tells halves and questions."""
     assert real_reading.warnings == [
-        "553 images have no picture here: no hash to verify a copy against",
+        "553 images have no picture here, so no hash to verify a copy against",
         "the source does not identify patients: every image counts as a separate patient, also in a holdout",
     ]
     assert not real_reading.synthetic
@@ -128,7 +128,7 @@ def test_other_counts_are_warnings(tmp_path):
         "test images: the source publishes 553, this download has 2",
         "test instances: the source publishes 1,734, this download has 3",
         "test images without a finding: the source publishes 64, this download has 1",
-        "2 images have no picture here: no hash to verify a copy against",
+        "2 images have no picture here, so no hash to verify a copy against",
         "the source does not identify patients: every image counts as a separate patient, also in a holdout",
     ]
     assert "SYNTHETIC" not in " ".join(path.name for path in tmp_path.iterdir())
@@ -222,11 +222,11 @@ def test_pictures_pass_unchanged_and_must_fit(tmp_path):
 
 def test_arguments(tmp_path):
     for function in (chestx_det.read, chestx_det.inspect):
-        with pytest.raises(ValueError, match=r"`root` must hold ChestX_Det_test.json"):
+        with pytest.raises(ValueError, match=r"`root` must contain ChestX_Det_test.json"):
             function(tmp_path)
-    with pytest.raises(ValueError, match=r"`pictures` must hold .png files, got none below "):
+    with pytest.raises(ValueError, match=r"`pictures` must contain .png files, got none below "):
         chestx_det.read(write(tmp_path, TWIN))
-    with pytest.raises(ValueError, match=r"`pictures` must hold .png files, got none below "):
+    with pytest.raises(ValueError, match=r"`pictures` must contain .png files, got none below "):
         chestx_det.read(tmp_path, pixels="withhold", pictures=tmp_path)  # the user says that they are there
     with pytest.raises(ValueError, match="`root` must exist"):
         detect_source(tmp_path / "nothing")

@@ -247,7 +247,7 @@ def test_a_whole_build_is_valid_and_says_synthetic(download, tmp_path):
 
 def test_folder_without_a_download_is_refused(tmp_path):
     for function in (chexlocalize.inspect, chexlocalize.read):
-        with pytest.raises(ValueError, match="`root` must hold CheXlocalize/gt_segmentations"):
+        with pytest.raises(ValueError, match="`root` must contain CheXlocalize/gt_segmentations"):
             function(tmp_path)
 
 
@@ -307,7 +307,7 @@ def test_uncertain_labels_stay_and_blank_ones_are_unlabelled(copy):
     in_findings = Counter(v for row in labels(copy, "test").values() for k, v in row.items() if k in findings)
     assert in_findings["-1.0"] > 0
     n = f"{in_findings['-1.0']} uncertain label" + ("s" if in_findings["-1.0"] > 1 else "")
-    assert f"test_labels.csv: {n} (-1) kept; an uncertain finding is not present" in source_data.warnings
+    assert f"test_labels.csv: {n} (-1); an uncertain finding does not count as present" in source_data.warnings
     records = list(source_data.splits["test"])
     statuses = Counter(status for record in records for status in record.label_status.values())
     assert (statuses[-1], statuses[None]) == (in_findings["-1.0"], in_findings[""])

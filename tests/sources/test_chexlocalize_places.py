@@ -99,11 +99,11 @@ def test_everything_in_one_folder_as_in_the_sample_of_its_repository(copy: Path,
 
 def test_the_small_pictures_are_refused(copy: Path) -> None:
     move(copy / "CheXpert" / "val", copy / "CheXpert-v1.0-small" / "valid")
-    with pytest.raises(BuildError, match="must be the full-size pictures of CheXpert") as caught:
+    with pytest.raises(BuildError, match="must contain the full-size pictures of CheXpert") as caught:
         chexlocalize.read(copy, keep_going=True)
     assert str(caught.value.problems[0]) == (
-        "CheXpert-v1.0-small/valid: `folder` must be the full-size pictures of CheXpert: masks do not fit "
-        "CheXpert-small, got CheXpert-v1.0-small"
+        "CheXpert-v1.0-small/valid: `folder` must contain the full-size pictures of CheXpert, because "
+        "masks do not fit CheXpert-small, got CheXpert-v1.0-small"
     )
     shutil.copytree(copy / "CheXpert-v1.0-small" / "valid", copy / "CheXpert-v1.0" / "valid")
     for record in chexlocalize.read(copy).splits["validation"]:
@@ -224,11 +224,11 @@ def test_files_other_than_references_are_set_aside(copy: Path) -> None:
     for name in ("a_map.npy", "b_map.png", "c.safetensors"):
         assert aside[f"{inside}/{name}"] == "heat map of a model, not a reference"
     (pickled,) = [name for name in aside if name.endswith(".pkl")]
-    assert aside[pickled] == "pickled heat map, never opened: a pickle can run code"
+    assert aside[pickled] == "pickled heat map, never opened because a pickle can run code"
     assert aside["CheXlocalize/gradcam_segmentations_val.json"] == "a model's masks, not references"
     assert sum(reason == "interrupted download" for reason in aside.values()) == 3
     assert len(aside) == 8
-    assert "3 heat maps of a model are not read: they are not references" in chexlocalize.inspect(copy).warnings
+    assert "3 heat maps of a model are not read, because they are not references" in chexlocalize.inspect(copy).warnings
 
 
 def test_sizes_show_in_the_inspection(copy: Path) -> None:

@@ -121,8 +121,8 @@ def test_every_mismatched_row_is_reported(tmp_path: Path) -> None:
     messages = [
         "bc4.csv:patient4_study1: `study` must be in a table of references, got none",
         "bc4.csv:patient9_study1: `study` must be in a table of references, got none",
-        "groundtruth.csv:2: `Edema` must be 0 or 1: an uncertain or blank label is not a reference, got '-1.0'",
-        "groundtruth.csv:3: `Edema` must be 0 or 1: an uncertain or blank label is not a reference, got ''",
+        "groundtruth.csv:2: `Edema` must be 0 or 1, because an uncertain or blank label is not a reference, got '-1.0'",
+        "groundtruth.csv:3: `Edema` must be 0 or 1, because an uncertain or blank label is not a reference, got ''",
         "groundtruth.csv:4: `Study` must end like test/patient64741/study1, got 'patient3'",
         "groundtruth.csv:6: `labels` must agree in all rows of a study, got others of patient4_study1",
     ]

@@ -96,7 +96,7 @@ def test_inspect_counts(twin):
 def test_without_labels(download):
     (download / "mapping.yaml").unlink()
     inspection = inspect(download)
-    assert any(text.startswith("no mapping: MIDRC gives none of the twelve labels") for text in inspection.warnings)
+    assert any(text.startswith("no mapping: MIDRC has none of the twelve labels") for text in inspection.warnings)
     with pytest.raises(
         ValueError, match="`mapping` must be given, and explain the columns of a table of labels, because MIDRC"
     ):
@@ -162,11 +162,11 @@ SPOILT = [
     ),
     (
         lambda root: change(root / "imaging_study.tsv", "['999999-000002']", "['999999-000002'"),
-        r"imaging_study.tsv:4: `case_ids` must name one case",
+        r"imaging_study.tsv:4: `case_ids` must name only one case",
     ),
     (
         lambda root: change(root / "imaging_study.tsv", "['999999-000002']", "[__import__('os')]"),
-        r"imaging_study.tsv:4: `case_ids` must name one case",
+        r"imaging_study.tsv:4: `case_ids` must name only one case",
     ),
     (lambda root: change(root / "mRALE_annotations.csv", "mRALE Score", "Score"), r"`columns` must have `mRALE Score`"),
     (

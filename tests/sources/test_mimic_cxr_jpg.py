@@ -142,7 +142,7 @@ def test_splits_other_than_test_are_a_warning(tmp_path: Path) -> None:
     (tree / "mimic-cxr-2.0.0-split.csv").write_bytes(table(splits))
     studies, problems, warnings = look_up(tree, "1", "2")
     assert ([study.split for study in studies.values()], problems) == (["train", "test"], [])
-    assert warnings == ["1 studies belong to MIMIC-CXR-JPG's split 'train': a model may have been trained on them"]
+    assert warnings == ["1 studies belong to MIMIC-CXR-JPG's split 'train', on which models may have been trained"]
 
 
 def test_without_metadata_the_list_of_names_gives_the_ids(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_without_metadata_the_list_of_names_gives_the_ids(tmp_path: Path) -> Non
         (A, "UNKNOWN", 20, 30), (B, "UNKNOWN", 20, 30),
     ]  # fmt: skip
     assert (problems, faults) == ([], [])
-    assert warnings == ["the MIMIC-CXR-JPG tree has no metadata table: views are unknown"]
+    assert warnings == ["the MIMIC-CXR-JPG tree has no metadata table, so views are unknown"]
     (tree / "IMAGE_FILENAMES").write_text("files/p10/p11000032/s50414267/x.jpg\n")
     assert "IMAGE_FILENAMES:1: `path` must look like files/p10/" in look_up(tree, "50414267")[1][0]
     (tree / "IMAGE_FILENAMES").unlink()

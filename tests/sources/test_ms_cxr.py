@@ -74,7 +74,7 @@ def test_rows_by_hand(tmp_path: Path) -> None:
     assert source_data.warnings == [
         "boxes: the source publishes 1,448, this download has 3",
         "images: the source publishes 1,047, this download has 1",
-        "1 image has no picture here: no hash to verify a copy against",
+        "1 image has no picture here, so no hash to verify a copy against",
     ]
 
 
@@ -220,7 +220,7 @@ def test_pictures_are_hashed_although_withheld(twin: Path) -> None:
     assert withheld == embedded
     assert withheld.synthetic
     (bare,) = [w for w in ms_cxr.read(twin, pixels="withhold").warnings if "no hash" in w]
-    assert bare.endswith("images have no picture here: no hash to verify a copy against")
+    assert bare.endswith("images have no picture here, so no hash to verify a copy against")
 
 
 def test_broken_metadata_table_is_not_taken_for_one_without_views(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_picture_that_is_not_there(twin: Path, tmp_path: Path) -> None:
 
 
 def test_arguments(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`root` must hold MS_CXR_Local_Alignment_v1.1.0.csv or .json, got "):
+    with pytest.raises(ValueError, match=r"`root` must contain MS_CXR_Local_Alignment_v1.1.0.csv or .json, got "):
         ms_cxr.read(tmp_path)
     write(tmp_path, HEADS + line())
     with pytest.raises(

@@ -195,9 +195,9 @@ def test_the_twin_has_pictures_and_views(twin: Path) -> None:
 
 
 def test_arguments(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`root` must hold BBox_List_2017.csv, got "):
+    with pytest.raises(ValueError, match=r"`root` must contain BBox_List_2017.csv, got "):
         nih_boxes.read(tmp_path)
     write(tmp_path, HEADER + GOOD)
-    with pytest.raises(ValueError, match=r"`pictures` must hold .png files, got none below "):
+    with pytest.raises(ValueError, match=r"`pictures` must contain .png files, got none below "):
         nih_boxes.read(tmp_path)
     assert nih_boxes.detect(tmp_path / "nothing") == 0

@@ -164,7 +164,7 @@ def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
         (
             "1.2.1,a",
             "",
-            ("labels.csv:3: `reader` must be spelt the same in all rows of a reader, got 'a', and 'A' before"),
+            ("labels.csv:3: `reader` must be spelt the same in all rows of a reader, got 'a', but 'A' in an earlier row"),
         ),
         ("1.2.1,B", "agreement: {column: labels}", "`agreement` must be left out if the mapping names a column"),
         ("1.2.1,B", "split: {column: reader}", "labels.csv:3: `split` must be the same in every row of '1.2.1', got B"),
@@ -216,7 +216,9 @@ def test_studies_may_be_pictures(tmp_path, matches, rows):
 
 
 PICTURE_FAULTS = {
-    ("matches: file", "matches: PatientID"): "`study_key.matches` must be file or folder: pictures have no header",
+    ("matches: file", "matches: PatientID"): (
+        "`study_key.matches` must be file or folder, because pictures have no header"
+    ),
     ("pictures: true", "pictures: true\ndemographics: {sex: {from: header}}"): "`demographics.sex` must name a column",
     ("pictures: true\n", ""): "must be DICOM radiographs or, if the mapping says `pictures: true`, PNG and JPEG files",
 }
@@ -268,7 +270,7 @@ def test_pictures_that_may_not_be_taken_are_left_or_refused(tmp_path):
 def test_own_findings_and_readers_are_suggested(tmp_path):
     rows = "study,Radiologist,Fracture,Tube\n1.2.1,A,1,0\n1.2.1,B,1,0\n1.2.2,A,0,1\n1.2.3,A,0,0\n"
     write_tree(tmp_path, table=rows, mapping=None, name="labels.csv")
-    with pytest.raises(ValueError, match="must say what the columns") as caught:
+    with pytest.raises(ValueError, match="must explain the columns") as caught:
         read(tmp_path, id_key=KEY)
     (tmp_path / "mapping.yaml").write_text(str(caught.value).partition("correct it:\n")[2])
     assert [study.labels for study in read(tmp_path, id_key=KEY).splits["test"]] == [("Fracture",), ("Tube",), ()]

@@ -112,7 +112,7 @@ def test_without_the_master_table_all_is_test(tmp_path: Path) -> None:
     (record,) = source_data.splits["test"]
     assert record.patient_id == STUDY
     alone = "the source does not identify patients: every image counts as a separate patient, also in a holdout"
-    assert f"master_table.csv is missing: all studies are in the split 'test', and {alone}" in source_data.warnings
+    assert f"master_table.csv is missing, so all studies are in the split 'test', and {alone}" in source_data.warnings
 
 
 def test_the_master_table_may_be_zipped(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_what_can_be_wrong_with_a_sentence(tmp_path: Path, changes: dict[str, An
     [
         ({"findings": None}, None, "`entry` must be an object with StudyID, ImageID and a list of findings, got "),
         ({"ImageID": "../a.png"}, None, "`ImageID` must be a PNG file name, with a StudyID of digits, got '../a.png'"),
-        ({"StudyID": "12"}, None, f"`StudyID` must have its row, with '{IMAGE}.png', in the master table, got no row"),
-        ({"ImageID": "b.png"}, None, f"`StudyID` must have its row, with 'b.png', in the master table, got '{IMAGE}"),
+        ({"StudyID": "12"}, None, f"`StudyID` must have a row with '{IMAGE}.png' in the master table, got no row"),
+        ({"ImageID": "b.png"}, None, f"`StudyID` must have a row with 'b.png' in the master table, got '{IMAGE}"),
         ({"ImageID": "b.png"}, "", "`ImageID` must have a picture, got no file b.png"),
         ({}, f"StudyID,ImageID,PatientID,split\n{STUDY},{IMAGE}.png,77,tset\n",
          "`split` must be one of train, validation, test, got 'tset'"),
@@ -222,7 +222,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="`file` must be a JSON list in UTF-8, got a dict"):
         padchest_gr.read(tmp_path)
     (tmp_path / "grounded_reports_20240819.json").unlink()
-    with pytest.raises(ValueError, match=r"`root` must hold grounded_reports_20240819.json, got "):
+    with pytest.raises(ValueError, match=r"`root` must contain grounded_reports_20240819.json, got "):
         padchest_gr.read(tmp_path)
 
 

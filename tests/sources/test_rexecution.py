@@ -170,7 +170,7 @@ def test_the_tree_may_be_elsewhere(copy: Path, tmp_path: Path) -> None:
     (copy / "tasks.csv").rename(alone)
     source_data = rexecution.read(alone, pictures=tmp_path / "data" / "files")
     assert [extra.config for extra in source_data.extras] == ["rubric"]
-    assert "no ratings file: the dataset has only tasks and the rubric" in source_data.warnings
+    assert "no ratings file, so the dataset has only tasks and the rubric" in source_data.warnings
 
 
 def test_files_that_are_no_part_are_set_aside(copy: Path) -> None:

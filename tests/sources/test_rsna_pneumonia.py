@@ -60,9 +60,9 @@ def test_the_mapping_tells_patients(tmp_path: Path) -> None:
     assert [record.patient_id for record in source_data.splits["train"]] == ["00000007", "00000007", "cc"]
     assert source_data.extras == []
     assert source_data.warnings[-3:] == [
-        "stage_2_detailed_class_info.csv is missing: no config 'classes'",
+        "stage_2_detailed_class_info.csv is missing, so there is no config 'classes'",
         "pneumonia-challenge-dataset-mappings_2018.json: 1 image without an entry; each counts as a separate patient",
-        "3 images have no picture here: no hash to verify a copy against, no view from a header",
+        "3 images have no picture here, so no hash to verify a copy against and no view from its header",
     ]
     (tmp_path / "pneumonia-challenge-dataset-mappings_2018.json").write_text('[{"img_id": 3}]', encoding="utf-8")
     with pytest.raises(BuildError, match="must be a JSON list of entries with subset_img_id and img_id, got KeyError"):
@@ -131,7 +131,7 @@ def test_the_twin_has_a_patient_with_two_images_and_a_test_image(twin: Path) -> 
 
 
 def test_arguments(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`root` must hold stage_2_train_labels.csv, got "):
+    with pytest.raises(ValueError, match=r"`root` must contain stage_2_train_labels.csv, got "):
         rsna_pneumonia.read(tmp_path)
     with pytest.raises(ValueError, match=r"`pictures` must hold .dcm files, got none below "):
         rsna_pneumonia.read(write(tmp_path))

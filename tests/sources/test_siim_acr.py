@@ -86,7 +86,7 @@ def test_rows_of_an_image_are_united(tmp_path: Path) -> None:
     assert source_data.warnings == [
         "rows: the source publishes 12,954, this download has 5",
         "images: the source publishes 12,047, this download has 4",
-        "4 images have no picture here: no hash to verify a copy against, no view from a header",
+        "4 images have no picture here, so no hash to verify a copy against and no view from its header",
         "the source does not identify patients: every image counts as a separate patient, also in a holdout",
     ]
 
@@ -118,7 +118,7 @@ def test_the_later_table_is_known_by_its_columns(tmp_path: Path) -> None:
     assert siim_acr.inspect(tmp_path).files == {"masks": "stage_2_train.csv"}
     write(tmp_path, "a,1\n", "stage_2_train.csv", "id,label\n")
     assert siim_acr.detect(tmp_path) == 0
-    with pytest.raises(ValueError, match=r"`root` must hold train-rle.csv or stage_2_train.csv, got "):
+    with pytest.raises(ValueError, match=r"`root` must contain train-rle.csv or stage_2_train.csv, got "):
         siim_acr.read(tmp_path)
 
 

@@ -224,7 +224,7 @@ def test_the_twin_has_both_splits_and_a_file_without_pixels(twin: Path) -> None:
 
 def test_arguments(tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"`root` must hold annotations_train.csv or annotations_test.csv, or Kaggle's"
+        ValueError, match=r"`root` must contain annotations_train.csv or annotations_test.csv, or Kaggle's"
     ):
         vindr_cxr.read(tmp_path)
     write(tmp_path, annotations_train=TRAIN_HEADS)

@@ -95,7 +95,7 @@ def test_a_benchmark_of_unknown_licence(copied: Folders) -> None:
     seal(copied.public)
     text = reasons(copied.public, private=True)
     assert "`benchmark` must be one of chexlocalize, " in text
-    assert "whose licences are known, got 'homemade'" in text
+    assert "because only their licences are known, got 'homemade'" in text
 
 
 def test_a_holdout_folder(folders: Folders, copied: Folders) -> None:
