@@ -30,7 +30,7 @@ def read_npy(stream: IO[bytes], n_bytes: int) -> npt.NDArray[Any]:
         raise ValueError(f"a NumPy file of version {version[0]}.{version[1]}")
     shape, _, dtype = readers[version](stream)
     if math.prod(shape) * dtype.itemsize > n_bytes:
-        raise ValueError(f"the header claims the shape {shape} of {dtype}, the file has {n_bytes:,} bytes")
+        raise ValueError(f"the header claims the shape {shape} of {dtype}, but the file has {n_bytes:,} bytes")
     stream.seek(0)
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array

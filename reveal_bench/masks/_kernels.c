@@ -1,7 +1,7 @@
-/* The loops of kernels.py, compiled when the package is installed: a plain shared library that ctypes opens, so that one
-   build serves every version of Python and needs none of its headers. What each loop does is said in kernels.py, which
-   checks the arguments of all. Arrays are C-contiguous; results are written into arrays that kernels.py made. A loop
-   returns 0, or 1 where memory ran out. */
+/* The loops of kernels.py, compiled when the package is installed. The result is a plain shared library that ctypes
+   opens, so one build serves every version of Python and needs none of its headers. kernels.py describes each loop and
+   checks its arguments. Arrays are C-contiguous; results are written into arrays that kernels.py made. A loop returns
+   0, or 1 if memory ran out. */
 
 #include <math.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ enum { OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW_, UNDERFLO
 #define MAX_CODE_BITS (7 * 5)
 #define NOWHERE ((int64_t)1 << 60)
 
-/* An array: its address, number of items and length of the last axis. Of a whole number, `n` alone. */
+/* An array: its address, number of items and length of the last axis. A whole number is passed as `n` alone. */
 typedef struct {
     int64_t address;
     int64_t n;
@@ -48,7 +48,7 @@ static int64_t times_in(const uint8_t *text, int64_t size, uint8_t character)
     enum { LANES_OF_BYTES = 16 };
     int64_t total = 0, k = 0;
     while (k + LANES_OF_BYTES <= size) {
-        uint8_t lanes[LANES_OF_BYTES] = {0}; /* side by side, and none of them above 255 */
+        uint8_t lanes[LANES_OF_BYTES] = {0}; /* counted in parallel; none exceeds 255 */
         const int64_t stop = MIN(size - LANES_OF_BYTES, k + 254 * LANES_OF_BYTES);
         for (; k <= stop; k += LANES_OF_BYTES)
             for (int lane = 0; lane < LANES_OF_BYTES; lane++)
@@ -63,7 +63,7 @@ static int64_t times_in(const uint8_t *text, int64_t size, uint8_t character)
 
 LOOP(count_characters)
 {
-    enum { BLOCK_OF_TEXT = 1 << 14 }; /* stays in the nearest cache while each character is looked for */
+    enum { BLOCK_OF_TEXT = 1 << 14 }; /* stays in the fastest cache while each character is counted */
     const uint8_t *text = BYTES(0), *characters = BYTES(1);
     int64_t *counts = LONGS(2);
     const int64_t size = LENGTH(0), n = LENGTH(1);

@@ -1,12 +1,12 @@
-/* The deepest pixel of a mask, and masks as rows of a picture: a part of _kernels.c, which includes it. */
+/* The deepest pixel of a mask, and masks as rows of a picture: included by _kernels.c. */
 
 /* ---- the deepest pixel ---- */
 
 typedef struct {
     int64_t left, n_columns, height;
-    int64_t *first;        /* of column x, the pieces [first[x], first[x + 1]) */
+    int64_t *first;        /* the pieces of column x are [first[x], first[x + 1]) */
     int32_t *lows, *highs; /* rows [low, high) of each piece */
-    int64_t upper, lower;  /* columns that bounded rows last */
+    int64_t upper, lower;  /* the columns that last narrowed the rows */
 } Pieces;
 
 static int column_pieces(const int32_t *ends, int64_t start, int64_t stop, Pieces *pieces)
@@ -56,8 +56,8 @@ static inline int64_t piece_from(const int32_t *highs, int64_t i, int64_t j, int
     return i;
 }
 
-/* Rows [y, stop) narrowed to the first for which a column `step` away leaves room enough above and below; 0 if there are
-   none. Which columns did so last is kept: they are looked at first, next time. */
+/* Narrow the rows [y, stop) to the first ones for which a column `step` away leaves enough room above and below; return
+   0 if there are none. The columns that narrowed them last are kept and looked at first next time. */
 static inline int narrowed(Pieces *pieces, int64_t column, int64_t step, int64_t least, int64_t *y, int64_t *stop)
 {
     const int32_t *lows = pieces->lows, *highs = pieces->highs;
@@ -133,7 +133,7 @@ static int64_t clearance(const Pieces *pieces, int64_t x, int64_t y)
     return d;
 }
 
-/* The largest squared distance from a pixel of column x, from row y on, to the outside; `most` if none gains so much. */
+/* The largest squared distance to the outside from a pixel of column x, from row y on; `most` if none gains `gain`. */
 static int64_t raised(Pieces *pieces, int64_t x, int64_t y, int64_t most, double gain)
 {
     for (;;) {
@@ -153,7 +153,7 @@ typedef struct {
                            has been looked for, else -1 */
 } Deepest;
 
-/* From a deep column to the deepest near it, by shorter and shorter strides. */
+/* Move from a deep column to the deepest one near it, by ever shorter strides. */
 static void climb(Pieces *pieces, Deepest *best)
 {
     for (int64_t stride = STRIDE / 2; stride; stride /= 2)
@@ -173,7 +173,7 @@ static int64_t row_of(Pieces *pieces, Deepest *best)
     return best->y;
 }
 
-/* Take column x as the deepest so far if it is: its first rows at least as deep are [y, stop). */
+/* Keep column x as the deepest so far if it is; its first rows that are at least as deep are [y, stop). */
 static void offer(Pieces *pieces, int64_t x, int64_t y, int64_t stop, Deepest *best)
 {
     const int64_t most = raised(pieces, x, y, MAX(best->most, clearance(pieces, x, (y + stop - 1) / 2)), 0);
@@ -185,8 +185,8 @@ static void offer(Pieces *pieces, int64_t x, int64_t y, int64_t stop, Deepest *b
     }
 }
 
-/* The deepest pixel of the columns [x, x + n), n a power of two. Distances of neighbours differ by 1 at most: one column
-   that is far from as deep as the deepest so far rules out those beside it. */
+/* The deepest pixel of the columns [x, x + n), where n is a power of two. Distances of neighbours differ by at most 1,
+   so a column that is much less deep than the deepest so far rules out the columns beside it. */
 static void search(Pieces *pieces, int64_t x, int64_t n, Deepest *best)
 {
     const int64_t height = pieces->height;
@@ -194,7 +194,7 @@ static void search(Pieces *pieces, int64_t x, int64_t n, Deepest *best)
     if (n > 1) {
         const double needed = sqrt((double)best->most) - (double)(n / 2);
         const int64_t middle = MIN(x + n / 2, pieces->n_columns - 1);
-        const int64_t few = pieces->first[pieces->n_columns] > 8 * pieces->n_columns ? 1 : 4; /* of noise many columns tie */
+        const int64_t few = pieces->first[pieces->n_columns] > 8 * pieces->n_columns ? 1 : 4; /* in noise many columns tie */
         if (n > few && needed > 1 &&
             deep_rows(pieces, middle, 0, height, (int64_t)(needed * needed), n / 4 + 1, &stop) == height)
             return;
@@ -273,7 +273,7 @@ LOOP(filtered_rows)
         return 1;
     }
     memset(rows, 0, height * length);
-    for (int64_t k = 1; k < n; k += 2) /* marks where a piece of a column begins and where the next row is outside again */
+    for (int64_t k = 1; k < n; k += 2) /* mark where pieces of a column begin and where the rows below them start */
         for (int64_t position = ends[k - 1]; position < ends[k];) {
             const int64_t x = position / height, top = position - x * height;
             const int64_t bottom = MIN(ends[k] - x * height, height);

@@ -1,8 +1,8 @@
-/* Heat maps laid over their images: ends, levels, runs above a threshold: a part of _kernels.c, which includes it. */
+/* Extremes, levels and runs above a threshold of heat maps laid over their images: included by _kernels.c. */
 
 /* ---- heat maps ---- */
 
-#define LANES 16 /* kept apart, so that they are worked on together */
+#define LANES 16 /* kept apart, so that they are computed in parallel */
 
 static void ends_of(const float *values, int64_t n, float *low, float *high)
 {
@@ -28,9 +28,9 @@ static void ends_of(const float *values, int64_t n, float *low, float *high)
     *high = highs[0];
 }
 
-/* A map that is laid over its image when it is read: each row lies between two rows of `wide`. Of a block of a row can be
-   said what it has at least and at most, from the same blocks of these two: rounding never changes an order. So only
-   blocks of which more must be known are laid. */
+/* A map that is laid over its image when it is read: each row lies between two rows of `wide`. The same blocks of these
+   two rows bound the values of a block from below and above, because rounding never changes an order. So only blocks
+   whose bounds do not suffice are laid. */
 enum { BLOCK = 64 };
 typedef struct {
     const float *wide, *shares;
@@ -89,7 +89,7 @@ LOOP(upsample)
     return 0;
 }
 
-/* Some rows come first, so that most of the others have nothing beyond. */
+/* A few rows are read first, so that most blocks of the others can be skipped: their bounds lie within. */
 static void find_ends(const Laid *laid, float *ends, int64_t *place)
 {
     float values[BLOCK], least, most;
@@ -137,7 +137,7 @@ LOOP(level_counts)
     LAID
     const float low = FLOATS(4)[0], range = FLOATS(4)[1] - FLOATS(4)[0];
     int64_t *counts = LONGS(5);
-    uint32_t *pairs = calloc(1 << 16, sizeof(uint32_t)); /* of neighbours: half as many steps that wait for each other */
+    uint32_t *pairs = calloc(1 << 16, sizeof(uint32_t)); /* counts of pairs: half as many steps wait for each other */
     if (pairs == NULL || bound_blocks(&laid, LENGTH(0) / laid.width)) {
         free(pairs);
         return 1;
@@ -172,7 +172,7 @@ LOOP(level_counts)
     return 0;
 }
 
-/* The ends of runs as they come, in order; where one run ends as the next begins, they are one. */
+/* Add an end of a run, in order; a run that begins where the last one ends is joined to it. */
 static inline int64_t add_end(int32_t *ends, int64_t n, int64_t end)
 {
     if (n > 0 && ends[n - 1] == end)
@@ -186,7 +186,7 @@ static inline int64_t add_last(int32_t *ends, int64_t n, int64_t n_pixels)
     return n > 0 && ends[n - 1] == n_pixels ? n : add_end(ends, n, n_pixels);
 }
 
-/* Pixels that differ from the one above them, by row: those beyond `room` are counted and not kept. */
+/* Pixels that differ from the one above them, by row; those beyond `room` are counted but not kept. */
 static int64_t toggles_above(const Laid *laid, float cut, uint8_t *flags, uint8_t *states, int32_t *rows,
                              int32_t *columns, int64_t room)
 {
@@ -285,8 +285,8 @@ static inline int64_t gap_high(const Pieces *pieces, int64_t x, int64_t i)
     return i == pieces->first[x + 1] ? pieces->height : pieces->lows[i];
 }
 
-/* Which gaps between pieces, above and below them reach the outside, which is 0: gap i of column x, above piece i, is
-   1 + x + i. */
+/* Find which gaps (between, above and below pieces) are connected to the outside. The outside is 0; gap i of column x,
+   above piece i, is 1 + x + i. */
 static void join_gaps(const Pieces *pieces, int64_t *parents)
 {
     const int64_t n = pieces->n_columns, *first = pieces->first;
@@ -368,7 +368,7 @@ LOOP(fill_runs)
     return 0;
 }
 
-/* Pixels of a block above each of `cuts`, and those of them inside, added to `counts`. */
+/* Add to `counts` the pixels of a block above each of `cuts`, and how many of these lie inside. */
 static void count_block(const Laid *laid, int64_t y, int64_t block, const uint8_t *inside, int32_t n_inside,
                         const float *cuts, int64_t n_cuts, int64_t *counts)
 {
@@ -394,7 +394,7 @@ static void count_block(const Laid *laid, int64_t y, int64_t block, const uint8_
     }
 }
 
-/* Columns of which pieces begin or end, by row: those of row y from first[y] on. */
+/* The columns in which a piece begins or ends, by row: those of row y start at first[y]. */
 static int32_t *toggles_of(const Pieces *pieces, int64_t *first)
 {
     const int64_t n = pieces->first[pieces->n_columns];

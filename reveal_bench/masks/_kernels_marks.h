@@ -1,8 +1,8 @@
-/* Weighted counts of ranked marks: a part of _kernels.c, which includes it. */
+/* Weighted counts of ranked marks: included by _kernels.c. */
 
 /* ---- weighted counts of ranked marks ---- */
 
-#define ROWS 4 /* summed together, each in its own order: additions of one row would wait for one another */
+#define ROWS 4 /* summed in parallel, each in its own order; the additions of a single row would wait for one another */
 
 static inline void add_up(double *totals, const float *weights, int64_t n_units, int n_rows, const int64_t *units,
                           int64_t start, int64_t stop)
@@ -22,7 +22,7 @@ LOOP(running_weights)
         const float *weights = FLOATS(0) + r * n_units;
         double *sums = DOUBLES(3) + r * n_stops, totals[ROWS] = {0};
         for (int64_t k = 0, start = 0; k < n_stops; start = stops[k++]) {
-            if (n_rows == ROWS) /* a number that the compiler knows */
+            if (n_rows == ROWS) /* a constant that the compiler can optimise for */
                 add_up(totals, weights, n_units, ROWS, units, start, stops[k]);
             else
                 add_up(totals, weights, n_units, n_rows, units, start, stops[k]);
@@ -33,7 +33,7 @@ LOOP(running_weights)
     return 0;
 }
 
-/* For each recall the fewest true positives that reach it; one more than there are lesions beyond the last. */
+/* The fewest true positives that reach each recall; one more than the number of lesions if none reaches it. */
 static void positives_needed(const double *recalls, double n_lesions, double *needed)
 {
     for (int k = 0; k < 101; k++) {
@@ -47,7 +47,7 @@ static void positives_needed(const double *recalls, double n_lesions, double *ne
     needed[101] = n_lesions + 1;
 }
 
-/* Marks between two recalls are as good as the best of them: `best` and `reached` have a place for each such part. */
+/* Every mark between two recalls counts as the best of them; `best` and `reached` have an item for each interval. */
 static double interpolated(const float *weights, const int64_t *units, const int64_t *hits, const double *marks,
                            int64_t n, const double *needed, double *best, int64_t *reached)
 {
@@ -62,7 +62,7 @@ static double interpolated(const float *weights, const int64_t *units, const int
                 place++;
             reached[++part] = place;
         }
-        /* NaN before anything was drawn; a mark that was not drawn is no better than the one before it */
+        /* NaN until a mark is drawn; a mark that is not drawn is no better than the one before it */
         const double precision = true_positives / marks[hits[i]];
         if (precision > highest)
             highest = precision;
@@ -80,7 +80,7 @@ LOOP(average_precisions)
     const int64_t n_units = n_replicates ? LENGTH(0) / n_replicates : 0;
     double needed[102], best[102];
     int64_t reached[102] = {0};
-    int64_t *hits = malloc((n * n_rows + 1) * sizeof(int64_t)); /* of each row, the marks that hit */
+    int64_t *hits = malloc((n * n_rows + 1) * sizeof(int64_t)); /* the marks that hit, by row */
     int64_t *first = calloc(n_rows + 1, sizeof(int64_t));
     const int failed = hits == NULL || first == NULL;
     for (int64_t row = 0; row < n_rows && !failed; row++) {

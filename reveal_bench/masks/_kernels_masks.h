@@ -1,8 +1,8 @@
-/* Run-length strings, areas, points and grid cells: a part of _kernels.c, which includes it. */
+/* Run-length strings, areas, points and grid cells: included by _kernels.c. */
 
 /* ---- run-length strings ---- */
 
-#define EACH(byte) ((uint64_t)(byte) * 0x0101010101010101u) /* in each byte of a word */
+#define EACH(byte) ((uint64_t)(byte) * 0x0101010101010101u) /* the value repeated in each byte of a word */
 
 static inline uint64_t word_at(const uint8_t *text)
 {
@@ -14,7 +14,7 @@ static inline uint64_t word_at(const uint8_t *text)
     return word;
 }
 
-/* Characters that end a code: bit 5 of (character - 48) is bit 5 of the character with its bit 4 beside it, exclusively. */
+/* Count the characters that end a code. Bit 5 of (character - 48) is bit 4 of the character XOR its bit 5. */
 static int64_t codes_in(const uint8_t *text, int64_t size)
 {
     int64_t n_more = 0, k = 0;
@@ -38,25 +38,25 @@ LOOP(count_runs)
     return 0;
 }
 
-/* What is read of one mask: the last two runs, how many there were, foreground; its ends, where they are kept. */
+/* The state of reading one mask: its last two runs, number of runs and foreground; and its ends, if they are kept. */
 typedef struct {
     int64_t n_pixels, total, before, last, run, area, kept;
     int merge;
     int32_t *ends;
 } Runs;
 
-/* The values of the next three codes, if they end within eight characters that are all of the alphabet, as nearly all do,
-   without a branch that cannot be foreseen: their length, or 0. */
+/* Read the values of the next three codes without unpredictable branches, if they end within eight characters of the
+   alphabet, as nearly all do. Returns the length of the codes, or 0 if they do not. */
 static inline int three_codes(const uint8_t *text, int64_t left, int64_t *values)
 {
 #if defined(__GNUC__)
     if (left < 8)
         return 0;
     const uint64_t word = word_at(text), codes = word + EACH(0x50); /* 48 to 111 become 128 to 191 */
-    uint64_t last = ~codes & EACH(0x20); /* a mark in each character that ends a code */
+    uint64_t last = ~codes & EACH(0x20); /* a bit set in each character that ends a code */
     if ((word & EACH(0x80)) || (codes & EACH(0xC0)) != EACH(0x80))
         return 0;
-    uint64_t bits = codes & EACH(0x1F); /* five of each character, moved together by pairs of bytes, of twos, of fours */
+    uint64_t bits = codes & EACH(0x1F); /* five per character, joined within 2, then 4, then 8 bytes */
     bits = (bits & 0x001F001F001F001Fu) | (bits & 0x1F001F001F001F00u) >> 3;
     bits = (bits & 0x000003FF000003FFu) | (bits & 0x03FF000003FF0000u) >> 6;
     bits = (bits & 0x00000000000FFFFFu) | (bits & 0x000FFFFF00000000u) >> 12;
@@ -75,7 +75,7 @@ static inline int three_codes(const uint8_t *text, int64_t left, int64_t *values
 #endif
 }
 
-/* Three runs at once, of which none is empty: the length of their codes, or 0. */
+/* Read three runs at once, none of them empty. Returns the length of their codes, or 0. */
 static inline int three_runs(const uint8_t *text, int64_t left, Runs *runs)
 {
     int64_t run[3];
@@ -103,7 +103,7 @@ static inline int three_runs(const uint8_t *text, int64_t left, Runs *runs)
     return length;
 }
 
-/* One run: OK, or what is wrong with it. */
+/* Read one run. Returns OK or what is wrong with it. */
 static int one_run(Runs *runs, int64_t value)
 {
     value += runs->run > 2 ? runs->before : 0;
@@ -127,7 +127,7 @@ static int one_run(Runs *runs, int64_t value)
     return OK;
 }
 
-/* Reads all runs of a mask. Returns OK or what is wrong, and then where. */
+/* Read all runs of a mask. Returns OK, or what is wrong and, in `place`, where. */
 static int read_runs(const uint8_t *text, int64_t size, Runs *runs, int64_t *place)
 {
     int64_t k = 0;

@@ -208,7 +208,7 @@ def npy(values, shape=None):
 def test_an_array_whose_header_claims_more_than_the_file_has(tmp_path):
     path = tmp_path / "a_Edema_map.npy"
     path.write_bytes(npy(np.zeros((2, 3)), (1_000_000, 1_000_000)))
-    rule = r"the header claims the shape \(1000000, 1000000\) of float64, the file has 176 bytes"
+    rule = r"the header claims the shape \(1000000, 1000000\) of float64, but the file has 176 bytes"
     with pytest.raises(ValueError, match=rule):
         read_map(MapFile(path, "Edema"))
 
