@@ -164,7 +164,7 @@ def written(tmp_path, text, name="readers.csv"):
 
 BAD_TABLES = {
     "empty": ("", ["`file` must have a row of column names"]),
-    "no readers": ("reader,capacity\n", ["`rows` must hold at least one"]),
+    "no readers": ("reader,capacity\n", ["`rows` must contain at least one"]),
     "no capacity": ("reader\na\n", ["`columns` must be reader and capacity, got reader"]),
     "one column more": ("reader,capacity,email\na,1,x\n", ["got reader, capacity, email"]),
     "blank reader": ("reader,capacity\n,3\n", ["readers.csv:2: `reader` must name a reader, got a blank cell"]),

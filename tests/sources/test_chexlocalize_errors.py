@@ -97,7 +97,7 @@ def renamed(content):
 @pytest.mark.parametrize(
     ("file", "edit", "message"),
     [
-        (MASKS, lambda c: edema(c).update(counts="~"), "must be a well-formed mask, got `counts` may hold only"),
+        (MASKS, lambda c: edema(c).update(counts="~"), "must be a well-formed mask, got `counts` may only contain"),
         (MASKS, lambda c: edema(c).update(counts="5"), "must be a well-formed mask, got `counts` must sum"),
         (MASKS, lambda c: edema(c).update(size=[3]), r'must be \{"size": \[h, w\], "counts": "..."\}'),
         (MASKS, lambda c: edema(c).update(size=[8, 9]), "must be the same for all masks of an image"),

@@ -217,7 +217,7 @@ def test_all_problems_come_together(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("tasks.csv", "", "tasks.csv: `file` must have a row of column names"),
-        ("tasks.csv", "task_id,study_id,prompt,category\n", "tasks.csv: `rows` must hold at least one"),
+        ("tasks.csv", "task_id,study_id,prompt,category\n", "tasks.csv: `rows` must contain at least one"),
         ("tasks.csv", "task_id,study_id\nt1,5\n", "`prompt` must be a column, got 'task_id', 'study_id'"),
         ("tasks.csv", "task_id,study_id,prompt,category\nt,5,p\n", "`row` must have 4 cells"),
         ("tasks.csv", "task_id,study_id,prompt,category\nt,5,p,q,r\n", "`row` must have 4 cells"),

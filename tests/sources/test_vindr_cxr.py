@@ -228,5 +228,5 @@ def test_arguments(tmp_path: Path) -> None:
     ):
         vindr_cxr.read(tmp_path)
     write(tmp_path, annotations_train=TRAIN_HEADS)
-    with pytest.raises(ValueError, match=r"`pictures` must hold .dicom or .dcm files, got none below "):
+    with pytest.raises(ValueError, match=r"`pictures` must contain .dicom or .dcm files, got none below "):
         vindr_cxr.read(tmp_path)

@@ -137,7 +137,7 @@ def test_the_order_of_a_manifest_counts() -> None:
         ([LocalizationPrediction("z", "Edema", cell="A1")], MANIFEST, "the manifest's images"),
         ([LocalizationPrediction("a", "Oedema", cell="A1")], MANIFEST, "the manifest's images"),
         ([LocalizationPrediction("a", "Edema", cell="J1")], MANIFEST, "the manifest's images"),
-        ([LocalizationPrediction("a", "Edema", mask=Rle((1, 1), "zz"))], MANIFEST, "may hold only"),
+        ([LocalizationPrediction("a", "Edema", mask=Rle((1, 1), "zz"))], MANIFEST, "may only contain"),
         ([FindingsPrediction("s9", ("Edema",))], STUDIES, "the manifest's studies"),
         ([FindingsPrediction("s1", ("Oedema",))], STUDIES, "the manifest's studies"),
         ([FindingsPrediction("s1", None, {"Edema": 0.5})], STUDIES, "the manifest's studies"),
