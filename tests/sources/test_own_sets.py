@@ -164,7 +164,7 @@ def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
         (
             "1.2.1,a",
             "",
-            ("labels.csv:3: `reader` must be spelt the same in all rows of a reader, got 'a', but 'A' in an earlier row"),
+            "labels.csv:3: `reader` must be spelt the same in all rows of a reader, got 'a', but 'A' in an earlier row",
         ),
         ("1.2.1,B", "agreement: {column: labels}", "`agreement` must be left out if the mapping names a column"),
         ("1.2.1,B", "split: {column: reader}", "labels.csv:3: `split` must be the same in every row of '1.2.1', got B"),

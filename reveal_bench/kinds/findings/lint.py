@@ -124,7 +124,9 @@ class StudyChecker:
         self._any_scale = any_scale
         self._manifest, self._limits, self._log = manifest, limits, log
         self._studies, self._other_studies = set(manifest.studies), set(manifest.other_studies)
-        self._vocabulary = (*manifest.labels, *manifest.other_labels)
+        self._vocabulary = manifest.labels  # may have synonyms, which a sum of tuples would lose
+        if manifest.other_labels:
+            self._vocabulary += manifest.other_labels
         self._canonical: dict[str, str | None] = {label: label for label in self._vocabulary}
         self._n_searched = 0
 
