@@ -44,7 +44,7 @@ def reading_download(*places: Path | None) -> Iterator[None]:
 
 
 def leads_out(path: Path) -> bool:
-    """Return True if `path` is a link out of the download that is being read; without a download, return False."""
+    """Return True if `path` is a link out of the download that is being read; False if no download is being read."""
     places = _DOWNLOAD.get()
     return bool(places) and not any(map(path.resolve().is_relative_to, places))
 
@@ -59,8 +59,8 @@ def file_sha256(path: Path) -> str:
 def replacing(path: Path, *, single_writer: bool = False) -> Iterator[Path]:
     """Yield a new path next to `path`, whose file replaces `path` if the block succeeds.
 
-    With `single_writer`, which no other process may write `path` at the same time, remains of a killed program are
-    overwritten.
+    `single_writer` means that no other process writes `path` at the same time, so that a file left by a killed program
+    can be overwritten.
     """
     path = Path(path)
     new = path.with_name(f".writing-{path.name}" + ("" if single_writer else f".{secrets.token_hex(6)}"))
@@ -84,7 +84,7 @@ def write_whole(
     Parameters
     ----------
     private : True to let only the owner read the file
-    durable : True to flush also the folder, so that the new name survives a crash of the machine
+    durable : True to also flush the folder, so that the new name survives a crash of the machine
     single_writer : see :func:`replacing`
     """
     with replacing(path, single_writer=single_writer) as new:

@@ -105,7 +105,7 @@ class TableNotes:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note (without a collection, raise) the errors in the block that end the reading of a damaged file."""
+        """Add an error that ends the reading of a file in the block to the problems; without a collection, raise it."""
         try:
             yield
         except TableError as error:

@@ -131,7 +131,7 @@ def _read_runs(text: Bytes, n_pixels: int) -> tuple[IntArray, int, int]:
 def _run_lengths(codes: IntArray, starts: IntArray, position: IntArray) -> IntArray:
     """Return the runs of complete codes, which have five bits per character.
 
-    From run 3 on, a code is the difference to the run two before.
+    From run 3 on, a code is the difference between the run and the run two places before it.
     """
     if len(starts) == 0:
         return np.zeros(0, np.int64)

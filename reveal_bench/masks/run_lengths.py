@@ -10,8 +10,8 @@ Strings come from untrusted senders, and pycocotools hangs, crashes or returns u
 strings. Therefore this module rejects characters outside the alphabet, truncated or over-long codes, negative runs,
 runs that overflow or do not fill the image, and masks with too many pixels or runs.
 
-Polygons are filled as for CheXlocalize's released masks (by Pillow, outline and fill, union of contours). The result
-equals the published RLE byte for byte, which the result of ``pycocotools.frPyObjects`` does not.
+Polygons are filled as for CheXlocalize's released masks (by Pillow, outline and fill, union of contours). The result,
+unlike that of ``pycocotools.frPyObjects``, equals the published RLE byte for byte.
 
 References that consist only of boxes are also treated as pixel regions. A box is ``[x, y, width, height]`` in pixels,
 not rounded. A pixel (i, j) belongs to a box if the box contains its centre (i + 0.5, j + 0.5): x <= i + 0.5 < x +
@@ -281,7 +281,7 @@ def decode_mask(rle: Rle) -> BoolMask:
 
 
 def encode_mask(mask: npt.ArrayLike) -> Rle:
-    """Return the COCO compressed RLE of a mask (H, W) with non-zero foreground; equal to that of pycocotools.
+    """Return the COCO compressed RLE, as pycocotools does, of a mask (H, W) whose non-zero pixels are foreground.
 
     Raises
     ------
