@@ -162,7 +162,7 @@ def test_about_prints_the_figures_in_force() -> None:
     message = " ".join(policy_sentences(settings, Quota(7, 3, 77), "point_hit"))
     for figure in (
         "at least 41 cases",
-        "3 points above its best",
+        "exceeds the team’s best by more than 3 points.",
         "7 scored submissions",
         "3 a day",
         "77 for all",

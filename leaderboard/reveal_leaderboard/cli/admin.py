@@ -333,7 +333,7 @@ def grant(
     typer.echo(f"{match.name} may have {n} more submissions scored on {benchmark} {board.version}")
     if others:
         typer.echo(
-            f"submissions also count on {', '.join(others)}, which shares cases: grant there as well if no "
+            f"submissions also count on {', '.join(others)}, with the same cases: grant there as well if no "
             f"budget is left"
         )
 

@@ -72,7 +72,7 @@ mount_setattr 442 442
 _CLONE, _CLONE3, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (41, 198), (53, 199)
 _PRLIMIT, _IOCTL = (302, 261), (16, 29)
 _CLONE_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET
-_SOCKET_TYPE = 0xF  # the other bits are flags
+_SOCKET_TYPE = 0xF  # the other bits of the type are flags
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # these requests insert input into the terminal, which the worker may share
 
 NO_LANDLOCK = "this kernel has no Landlock: only file permissions keep the server from its user's other files"

@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-A confined child process lints the file against the public manifest before anything is stored. A file with errors or
-that cannot be sent now is not stored. The child turns a clean file into arrays, which are stored with the file; workers
+A confined child process lints the file against the public manifest before anything is stored. A file is not stored if
+it has errors or cannot be sent now. The child turns a clean file into arrays, which are stored with the file; workers
 score the arrays and never read the file again. File and arrays are stored before the submission is recorded, so a
 submission never refers to missing data. The linter has no references, so its report reveals nothing about them. The
 right to submit for an organization is checked here and nowhere else.
@@ -36,7 +36,7 @@ class NotAMemberError(ValueError):
 
 @dataclass(frozen=True)
 class UploadResult:
-    """Result of an upload: its lint report and, if that is clean, the submission and whether it is new."""
+    """Result of an upload: its lint report and, for a file without errors, the submission and whether it is new."""
 
     report: Lint
     submission: Submission | None = None

@@ -127,8 +127,7 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) ->
     release = settings.release
     ladder = (
         f"A new score is shown if it exceeds the {release.ladder_per}’s best by more than "
-        f"{in_points(release.ladder_step)} "
-        "above its best."
+        f"{in_points(release.ladder_step)}."
         if release.ladder_step
         else "Every score is shown, better or not."
     )
