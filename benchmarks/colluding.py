@@ -1,6 +1,6 @@
 """Simulate what five colluding teams learn, and what protection costs honest ones (colluding.md).
 
-    python -m benchmarks.colluding            # about fifteen minutes on one processor
+    python -m benchmarks.colluding            # about forty minutes on one processor
 
 The simplest attackers are "focused" in `tests/leaderboard/probing.py`; better ones are in
 :mod:`benchmarks.colluding_findings`, :mod:`benchmarks.colluding_places` and :mod:`benchmarks.colluding_detections`.
@@ -138,25 +138,27 @@ def print_places(policy: ReleasePolicy) -> None:
 
 
 def print_detections(policy: ReleasePolicy) -> None:
-    """Print the gain in macro AP 50 by numbers of images and findings, and submissions per team."""
-    rows = []
+    """Print the gain of macro AP 50 by images, findings, AUROC of the model and submissions of each team."""
+    worlds, rows = ((0.85, 1), (0.9, 1), (0.95, 1), (0.85, 3)), []
     for n, n_findings in itertools.product((100, 150, 300, 1000), (1, 3, 6)):
         counts = np.linspace(max(30, 0.12 * n), max(36, 0.4 * n), n_findings).astype(int).tolist()
-        step = colluding_detections.step_of(policy, n_findings)
-        gains = [
-            max(
-                (
-                    colluding_detections.attack(
-                        colluding_findings.draw(n, 0.85, counts, DRAWS, 1), TEAMS * each, step=step, asks=asks
-                    )
-                    for asks in colluding_detections.WAYS
-                ),
-                key=lambda gains: float(gains.mean()),
-            )
-            for each in (1, 3)
-        ]
+        gains = [detection_gains(policy, n, counts, auroc, TEAMS * each) for auroc, each in worlds]
         rows.append([str(n), str(n_findings), *map(gain_text, gains)])
-    print_table(["images", "findings", "1 each", "3 each"], rows)
+    print_table(["images", "findings", *(f"{each} each, AUROC {auroc:.2f}" for auroc, each in worlds)], rows)
+
+
+def detection_gains(
+    policy: ReleasePolicy, n_images: int, counts: Sequence[int], auroc: float, n_answers: int
+) -> FloatArray:
+    """Return the gain of macro AP 50 on each board, by the way of asking that gains most on average."""
+    step = colluding_detections.step_of(policy, len(counts))
+    gains = [
+        colluding_detections.attack(
+            colluding_findings.draw(n_images, auroc, counts, DRAWS, 1), n_answers, step=step, asks=asks
+        )
+        for asks in colluding_detections.WAYS
+    ]
+    return max(gains, key=lambda gain: float(gain.mean()))
 
 
 def main() -> None:
