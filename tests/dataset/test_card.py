@@ -195,7 +195,7 @@ def test_n_holdout_counts_rows_in_the_words_of_the_kind():
     texts = {name: rendered(name, n_holdout=2) for name in ("chexlocalize", "reveal-cxr", "rexecution")}
     assert "2 images are held out" in texts["chexlocalize"]
     assert "2 studies are held out" in texts["reveal-cxr"]
-    assert "2 tasks are a private holdout" in texts["rexecution"]
+    assert "2 tasks are held out" in texts["rexecution"]
     assert "asks for every finding of every image" in " ".join(
         rendered("chexlocalize", n_holdout=2, asks="all").split()
     )

@@ -134,7 +134,7 @@ def test_every_reason_is_reported_and_nothing_is_sent(hub: FakeHub, publisher: C
     words = (real.public, "org/refused", "--public", "--tag", "latest", "--yes")
     text = printed(publisher, *words, expect=1, HF_TOKEN=MAINTAINER)
     assert f"error: {real.public} is not published, for 5 reasons:" in text
-    assert "the folder was not compared with the holdout: give --holdout" in text
+    assert "the holdout was not compared: give --holdout" in text
     assert "`tag` must be 'v' and a version X.Y.Z, got 'latest'" in text
     assert "CHECKSUMS.json:notes.txt: `files` must be regular data files" in text
     assert "`benchmark` must be openly licensed for a public repository" in text
