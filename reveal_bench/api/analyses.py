@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -272,10 +273,27 @@ class FindingCurves(TablesResult):
     def caption(self) -> str:
         """Predictions, split and method."""
         intervals = {one.finding: one.area.missing_interval for one in self.curves.areas}
+        below = "".join(
+            f"; readers below the curve, mean over findings: {row['n_below']:.2f} of {row['n_readers']}"
+            for row in self.readers_below[:1]
+        )
         return (
             f"{self.scored.report.file} on {self.scored.place}: partial area under the ROC curve, with 95% intervals "
-            f"from resampled patients{_lacking('curve', self.curves.left_out)}{_lacking('interval', intervals)}"
+            f"from resampled patients{below}{_lacking('curve', self.curves.left_out)}{_lacking('interval', intervals)}"
         )
+
+    @cached_property
+    def readers_below(self) -> list[dict[str, Any]]:
+        """Number of readers below the ROC curve: the mean over the findings (macro), then every finding.
+
+        Source: "Num Rads Below Curve" on the leaderboard of Irvin et al. 2019 (CheXpert).
+        """
+        n_readers = len({point.reader for point in self.readers})
+        if not n_readers:
+            return []
+        n_below = Counter(point.finding for point in self.readers if point.below_curve)
+        counts = {MACRO: n_below.total() / len(self.curves.roc), **{name: n_below[name] for name in self.curves.roc}}
+        return [{"finding": name, "n_below": n, "n_readers": n_readers} for name, n in counts.items()]
 
     @cached_property
     def records(self) -> Sequence[Mapping[str, Any]]:
@@ -284,11 +302,10 @@ class FindingCurves(TablesResult):
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return one row per finding, with the number of readers below the ROC curve if readers were given."""
-
-        def below(finding: str) -> dict[str, str]:
-            own = [one.below_curve for one in self.readers if one.finding == finding]
-            return {"readers below the curve": f"{sum(own)} of {len(own)}"} if own else {}
-
+        below = {
+            row["finding"]: {"readers below the curve": f"{row['n_below']} of {row['n_readers']}"}
+            for row in self.readers_below
+        }
         return [
             {
                 "finding": one.finding,
@@ -297,20 +314,23 @@ class FindingCurves(TablesResult):
                 "standardized": with_interval(
                     f"{one.standardized.value:.3f}", interval_text(one.standardized.low, one.standardized.high)
                 ),
-                **below(one.finding),
+                **below.get(one.finding, {}),
             }
             for one in self.curves.areas
         ]
 
     @property
     def tables(self) -> dict[str, TableResult]:
-        """Name -> table: partial areas, all points of both curves, and their bands."""
+        """Name -> table: partial areas, all points of both curves and their bands, readers and how many are below."""
         curves = self.curves
         bands = {"roc_bands": curves.roc_bands, "precision_recall_bands": curves.precision_bands}
         of_roc = _points(curves.roc, "false_positive_rate", "sensitivity")
         of_precision = _points(curves.precision_recall, "recall", "precision")
-        readers = {"readers": RoundedTable("Readers", list(map(as_record, self.readers)))} if self.readers else {}
-        return readers | {
+        readers = {
+            "readers": RoundedTable("Readers", list(map(as_record, self.readers))),
+            "readers_below": RoundedTable("Readers below the ROC curve", self.readers_below),
+        }
+        return (readers if self.readers else {}) | {
             "partial_areas": self,
             "roc": RoundedTable("ROC: every threshold", of_roc),
             "precision_recall": RoundedTable("Precision and recall: every threshold", of_precision),

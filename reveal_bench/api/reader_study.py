@@ -21,7 +21,14 @@ from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import as_record
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
-from reveal_bench.reader_studies.study import COLUMNS, beside_readers, figures_of, read_study
+from reveal_bench.reader_studies.study import (
+    COLUMNS,
+    TwoValuedReadings,
+    beside_readers,
+    figures_of,
+    read_study,
+    two_valued_readings,
+)
 from reveal_bench.words import count_text, interval_text, number_text, p_text
 
 _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
@@ -39,6 +46,7 @@ class ReaderStudyResult(TableResult):
     margin : largest acceptable loss of the first modality against the second; None if not tested
     system : name of the system compared with the readers, if any
     n_read : smallest and largest number of cases that a reader read
+    two_valued : readers whose curves have a single point, if areas of others' scores are compared with theirs
     """
 
     analysis: Analysis
@@ -48,6 +56,7 @@ class ReaderStudyResult(TableResult):
     margin: float | None = None
     system: str | None = None
     n_read: tuple[int, int] = (0, 0)
+    two_valued: TwoValuedReadings | None = None
 
     @property
     def caption(self) -> str:
@@ -68,7 +77,26 @@ class ReaderStudyResult(TableResult):
         least = -1 if self.merit == "kappa" else 0
         if any(one.estimate.low < least or one.estimate.high > 1 for one in analysis.means):
             text += "; intervals are symmetrical, as in publications, and may exceed the scale"
-        return text + ("" if self.margin is None else f"; margin {self.margin:g}")
+        text += "" if self.margin is None else f"; margin {self.margin:g}"
+        return text + (
+            "" if self.two_valued is None else "; scores are compared with two-valued readings: see `warnings`"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about comparisons that this figure of merit does not allow."""
+        if self.two_valued is None:
+            return []
+        readers, others = (_first_names(names) for names in (self.two_valued.readers, self.two_valued.others))
+        rate = self.two_valued.specificity
+        mean, at = ("", "") if math.isnan(rate) else (f", {rate:.3f} on average", f" {rate:.3f}")
+        return [
+            f"{_MERITS[self.merit]} is not comparable between the scores of {others} and the readings of {readers}, "
+            "which have two values: the curve of two values is one point joined by lines, so its area is too small. "
+            f"Instead, compare the sensitivity at the readers' specificity{mean} (`operating-points --specificity"
+            f"{at}`), count the readers below the system's ROC curve (`curves --reader`), or turn scores into 0 or 1 "
+            "and use `--merit sensitivity` or `--merit specificity`"
+        ]
 
     @property
     def is_crossed(self) -> bool:
@@ -134,6 +162,11 @@ class ReaderStudyResult(TableResult):
         return rows
 
 
+def _first_names(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def _figures(analysis: Mapping[str, Any]) -> dict[str, float]:
     return {name: analysis[name] for name in ("value", "low", "high", "error", "freedom")}
 
@@ -176,6 +209,7 @@ def readers(
         raise ArgumentError("margin", "must be above 0", margin)
     rows = rows_of(table, [*COLUMNS, *(columns or {}).values()])
     study = read_study(rows, columns, partly_crossed=partly_crossed)
+    two_valued = two_valued_readings(study) if merit in ("auc", "lroc") else None
     if system is not None:
         study = beside_readers(study, system)
     figures, covariance = figures_of(study, merit)
@@ -190,7 +224,7 @@ def readers(
     n_patients = int(study.patients.max()) + 1
     each = (~np.isnan(study.scores[0])).sum(axis=1)
     n_read = int(each.min()), int(each.max())
-    return ReaderStudyResult(analysis, merit, len(study.cases), n_patients, margin, system, n_read)
+    return ReaderStudyResult(analysis, merit, len(study.cases), n_patients, margin, system, n_read, two_valued)
 
 
 _COMPONENTS = ("variance", "cov_1", "cov_2", "cov_3", "interaction")
@@ -385,6 +419,7 @@ def readings(
     thresholds: float | Mapping[str, float] = 0.5,
     allow_missing: bool = False,
     name: str | None = None,
+    only_readers: Sequence[str] | None = None,
 ) -> ReadingsTable:
     """Return ratings of the same studies by the readers of a dataset folder and a system, for `rb.readers`.
 
@@ -394,18 +429,24 @@ def readings(
     finding : label whose readings are returned; by default all labels, with every pair of study and label as a case
     thresholds : probability from which a label counts as predicted: one number, or one per label
     name : name of the system; by default the file's name
+    only_readers : names of the readers to return, such as those who did not help to make the reference; by default all
 
     Raises
     ------
     LintError
         If the predictions have errors; its `report` lists all of them.
     ArgumentError
-        If the folder has no readers' labels, the label is unknown, or a reader has the system's name.
+        If the folder has no readers' labels, the label or a reader is unknown, or a reader has the system's name.
     """
     system = name_of(predictions, "system") if name is None else name
     opened = as_whole_bench(bench, split)
     options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=system)
-    records, kept = read_readers(opened)
-    rows, n_left_out = readings_of(opened.kind, kept, scored, records, system, finding)
+    records, by_reader = read_readers(opened)
+    if only_readers is not None:
+        unknown = [reader for reader in only_readers if reader not in by_reader]
+        if unknown or not only_readers or isinstance(only_readers, str):
+            raise ArgumentError("only_readers", f"must name some of {', '.join(by_reader)}", unknown or only_readers)
+        by_reader = {reader: by_record for reader, by_record in by_reader.items() if reader in only_readers}
+    rows, n_left_out = readings_of(opened.kind, by_reader, scored, records, system, finding)
     return ReadingsTable(rows, system, n_left_out)

@@ -206,10 +206,12 @@ def readers(
         cases_are="fixed" if fixed_cases else "random",
         margin=margin,
     )
+    terminal.warn(result.warnings)
     if form == "json":
         document = {
             "schema": 1,
             "merit": result.merit,
+            "warnings": result.warnings,
             "readers": result.analysis.readers_are,
             "cases": result.analysis.cases_are,
             "results": result.plain,
@@ -284,6 +286,9 @@ def readings(
     ] = None,
     metadata: Metadata = None,
     allow_missing: AllowMissing = False,
+    only_readers: Annotated[
+        str | None, typer.Option(help="Names of the readers to print, separated by commas; by default all.")
+    ] = None,
 ) -> None:
     """Print a system's and readers' readings of the same studies as CSV, for `readers --system`."""
     from reveal_bench import api
@@ -295,6 +300,7 @@ def readings(
         finding=finding,
         thresholds=thresholds_of(metadata),
         allow_missing=allow_missing,
+        only_readers=None if only_readers is None else [name.strip() for name in only_readers.split(",")],
     )
     typer.echo(result.to_csv(), nl=False)
     typer.echo(result.caption, err=True)

@@ -12,7 +12,9 @@ figure = mean + modality + reader + modality x reader + error. The errors of two
 * `cov_3`: another reader with another modality.
 
 Each covariance is the mean of the matrix entries of its kind. ``cov_2 - cov_3``, and the cov_2 of a single modality,
-count as 0 if negative. The analysis depends on whether readers, cases or both are a random sample.
+count as 0 if negative. The variance of readers is solved from their expected mean square with this interaction, as in
+RJafroc; OR-DBM MRMC prints a larger one if cov_2 is below cov_3. The analysis depends on whether readers, cases or both
+are a random sample.
 
 =========  =======  =============================================  ==========================================
 readers    cases    error of a mean square                         degrees of freedom
@@ -161,12 +163,10 @@ def analyse(
     variance, cov_1, cov_2, cov_3 = _mean_covariances(matrix, t, r)
     shared = max(cov_2 - cov_3, 0.0) if t > 1 and r > 1 else 0.0
     ms_t, ms_r, ms_tr = _mean_squares(values)
-    is_crossed = t > 1 and r > 1
-    components = Components(
-        variance, cov_1, cov_2, cov_3,
-        reader=(ms_r - ms_tr) / t - cov_1 + cov_3 if is_crossed else math.nan,
-        interaction=ms_tr - variance + cov_1 + shared if is_crossed else math.nan,
-    )  # fmt: skip
+    interaction = ms_tr - variance + cov_1 + shared if t > 1 and r > 1 else math.nan
+    # Solved from the expected mean square of readers, in which the interaction counts with `shared` above.
+    reader = (ms_r - interaction - variance + cov_2 - (t - 1) * (cov_1 - cov_3)) / t
+    components = Components(variance, cov_1, cov_2, cov_3, reader, interaction)
     if readers_are == "fixed":
         error, freedom = variance - cov_1 + (r - 1) * shared, math.inf
     else:

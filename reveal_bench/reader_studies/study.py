@@ -250,6 +250,42 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
     return replace(study, modalities=(system, "readers"), readers=readers, scores=scores, located=located)
 
 
+@dataclass(frozen=True, slots=True)
+class TwoValuedReadings:
+    """Readers with at most two different scores, in a study in which `others` have more.
+
+    Attributes
+    ----------
+    readers, others : names, with the modality if the study has several
+    specificity : mean proportion of negative cases with the lower score; NaN without a truth
+    """
+
+    readers: tuple[str, ...]
+    others: tuple[str, ...]
+    specificity: float
+
+
+def two_valued_readings(study: ReaderStudy) -> TwoValuedReadings | None:
+    """Return the readers whose ROC curves have a single point, or None unless other readers gave more than two scores.
+
+    Such a curve is two straight lines, and its area is (sensitivity + specificity) / 2. It is below the area of the
+    ratings from which the reader decided, so it should not be compared with areas of scores.
+    """
+    names: dict[bool, list[str]] = {True: [], False: []}
+    rates = []
+    for i, modality in enumerate(study.modalities):
+        for j, reader in enumerate(study.readers):
+            scores = study.scores[i, j]
+            levels = np.unique(scores[~np.isnan(scores)])
+            names[len(levels) <= 2].append(f"{reader} with {modality}" if len(study.modalities) > 1 else reader)
+            negative = (study.truth == 0) & ~np.isnan(scores)
+            if len(levels) == 2 and negative.any():
+                rates.append(float((scores[negative] == levels[0]).mean()))
+    if not names[True] or not names[False]:
+        return None
+    return TwoValuedReadings(tuple(names[True]), tuple(names[False]), float(np.mean(rates)) if rates else math.nan)
+
+
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
     """Return figures of merit (n_modalities, n_readers), and the covariance of their errors over modality x reader.
 

@@ -147,6 +147,29 @@ def test_readers_are_points_beside_the_curve(folder: Path, tmp_path: Path) -> No
         "below": (pytest.approx(0.2), 0.5, True),
     }
     assert result.drawn()[0].draw(180.0).axes
+    counts = [{"finding": name, "n_below": 2, "n_readers": 4} for name in ("macro", MASS)]
+    assert result.tables["readers_below"].records == counts
+    assert "; readers below the curve, mean over findings: 2.00 of 4; no curve" in result.caption
+
+
+def test_readers_below_the_curve_have_a_mean_over_findings(tmp_path: Path) -> None:
+    """The system is perfect for Edema, and its curve for Mass is the diagonal, because it has one probability.
+
+    For Edema, B and C miss a study, A is on the curve. For Mass, C has a sensitivity of 4 / 8 at a rate of 6 / 8.
+    """
+    edema, mass = set(range(0, 16, 2)), set(range(8))
+    labels = [[name for name, own in ((EDEMA, edema), (MASS, mass)) if i in own] for i in range(16)]
+    records = [study(tmp_path / "pictures", i, own) for i, own in enumerate(labels)]
+    build_folder({"test": records}, tmp_path / "folder", FINDINGS)
+    predictions = {f"study-{i}": {EDEMA: 0.1 + 0.8 * (i in edema), MASS: 0.5, NODULE: 0.1} for i in range(16)}
+    called = {"A": (edema, mass), "B": (edema - {0}, mass), "C": (edema - {0} | {1}, set(range(4, 14)))}
+    readers = {
+        reader: {f"study-{i}": [EDEMA] * (i in own[0]) + [MASS] * (i in own[1]) for i in range(16)}
+        for reader, own in called.items()
+    }
+    result = rb.curves(predictions, tmp_path / "folder", split="test", n_resamples=10, readers=readers)
+    assert isinstance(result, rb.api.FindingCurves)
+    assert {row["finding"]: row["n_below"] for row in result.readers_below} == {"macro": 1.5, EDEMA: 2, MASS: 1}
 
 
 def test_a_rate_outside_its_range_is_refused(folder: Path) -> None:

@@ -130,6 +130,23 @@ def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
     assert printed.count("\n") == 1 + 4 * 60 * len(bench.info.findings)
 
 
+def test_readers_who_made_the_reference_can_be_left_out(chexpert, tmp_path) -> None:
+    folder, file = chexpert
+    whole = rb.readings(file, folder, split="test", name="system")
+    for names in (["bc6"], ["bc8", "bc4"], ["bc4", "bc6", "bc8"]):
+        part = rb.readings(file, folder, split="test", name="system", only_readers=names)
+        assert part.rows == [row for row in whole.rows if row.reader in (*names, "system")]
+    mine = tmp_path / "mine.jsonl"
+    mine.write_bytes(file.read_bytes())
+    words = ("readings", mine, folder, "--split", "test", "--only-readers")
+    printed = call(*words, "bc6, bc4").stdout
+    assert {line.split(",")[0] for line in printed.splitlines()[1:]} == {"bc4", "bc6", "mine"}
+    refused = call(*words, "bc6,bc5", expect=1).stderr
+    assert "--only-readers must name some of bc4, bc6, bc8, got ['bc5']" in refused
+    with pytest.raises(ArgumentError, match=r"`only_readers` must name some of bc4, bc6, bc8, got \[\]"):
+        rb.readings(file, folder, split="test", name="system", only_readers=[])
+
+
 def test_readings_that_are_not_there_are_refused(chexpert, studies) -> None:
     folder, file = chexpert
     with pytest.raises(ArgumentError, match="must differ from the readers' names: bc4, bc6, bc8, got 'bc4'"):

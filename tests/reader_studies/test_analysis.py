@@ -132,6 +132,8 @@ def test_franken() -> None:
     assert difference.estimate.value == pytest.approx(0.01085482, abs=3e-8)
     assert difference.error == pytest.approx(0.005010122, abs=1e-8)
     assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.005089627, 0.02679926), abs=1e-7)
+    assert result.components.reader == pytest.approx(2.331994e-05, abs=5e-10)
+    assert result.components.interaction == pytest.approx(-6.838915e-04, abs=5e-10)
 
 
 def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Generator) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
-from reveal_bench.reader_studies.study import FIGURES, beside_readers, figures_of, read_study
+import reveal_bench as rb
+from reveal_bench.reader_studies.study import FIGURES, beside_readers, figures_of, read_study, two_valued_readings
 from tests.reader_studies.studies import drawn
 
 
@@ -166,6 +167,52 @@ def test_a_system_must_have_read_what_readers_read() -> None:
         ValueError, match=r"every case that another reader read, but 1 are missing, got no reading of .*'a'"
     ):
         beside_readers(study, "R1")
+
+
+def readings_by(reader: str, scores: tuple[float, ...], **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"reader": reader, "case": case, "score": score, "truth": int(case in "abc")} | more
+        for case, score in zip("abcdef", scores, strict=True)
+    ]
+
+
+GRADED, DECIDED = (0.9, 0.8, 0.3, 0.4, 0.2, 0.1), (1, 1, 0, 1, 0, 0)
+"""Scores and decisions on three positive and three negative cases; the decisions have a specificity of 2 / 3."""
+
+
+@pytest.mark.parametrize("low_high", [(0, 1), (1, 2), (-1, 100)])
+def test_decisions_beside_scores_are_noticed(low_high: tuple[int, int]) -> None:
+    decided = tuple(low_high[one] for one in DECIDED)
+    rows = readings_by("A", decided) + readings_by("model", GRADED) + readings_by("B", decided)
+    result = two_valued_readings(read_study(rows))
+    assert result is not None
+    assert (result.readers, result.others, result.specificity) == (("A", "B"), ("model",), pytest.approx(2 / 3))
+
+
+def test_decisions_in_one_modality_are_noticed() -> None:
+    rows = [row for m, s in (("old", GRADED), ("new", DECIDED)) for row in readings_by("A", s, modality=m)]
+    result = two_valued_readings(read_study(rows))
+    assert result is not None
+    assert (result.readers, result.others) == (("A with new",), ("A with old",))
+
+
+@pytest.mark.parametrize("scores", [GRADED, DECIDED, (1, 1, 1, 2, 3, 3)])
+def test_readings_of_one_scale_are_comparable(scores: tuple[float, ...]) -> None:
+    assert two_valued_readings(read_study(readings_by("A", scores) + readings_by("B", scores[::-1]))) is None
+
+
+def test_the_result_warns_of_areas_of_decisions() -> None:
+    rows = readings_by("A", DECIDED) + readings_by("B", DECIDED[::-1]) + readings_by("model", GRADED)
+    result = rb.readers(rows, system="model")
+    (warning,) = result.warnings
+    assert warning.startswith("AUC is not comparable between the scores of model and the readings of A, B, which have")
+    assert (
+        "sensitivity at the readers' specificity, 0.500 on average (`operating-points --specificity 0.500`)" in warning
+    )
+    assert "(`curves --reader`)" in warning
+    assert result.caption.endswith("; scores are compared with two-valued readings: see `warnings`")
+    same = rb.readers([row | {"score": row["score"] > 0.5} for row in rows], system="model", merit="sensitivity")
+    assert same.warnings == []
 
 
 def test_places_count_in_the_lroc_area(rng: np.random.Generator) -> None:
