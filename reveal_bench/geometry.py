@@ -16,13 +16,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from reveal_bench.arguments import ArgumentError
 
 MAX_CELLS = 26
 """Largest number of cells per side, for which columns still have one-letter names."""
+
+SLACK = 1.0
+"""Largest number of pixels by which an annotated box may extend beyond its image."""
 
 _CELL = re.compile(r"([A-Z])([1-9][0-9]?)", re.ASCII)
 
@@ -43,6 +47,54 @@ def box_centre(box: Sequence[float]) -> tuple[float, float]:
     """
     x, y, width, height = box
     return (x + width / 2, y + height / 2)
+
+
+def extent_problem(box: Sequence[float], size: tuple[int, int] | None) -> str | None:
+    """Return the rule broken by a box of finite numbers in an image of `size` (height, width); None if it is valid.
+
+    Without a `size`, only the box's own sides are checked. A box may extend beyond the image by :data:`SLACK`.
+    """
+    x, y, width, height = box
+    if width <= 0 or height <= 0:
+        return "must have width and height above 0"
+    if size is None:
+        return None
+    if min(x, y) < -SLACK or x + width > size[1] + SLACK or y + height > size[0] + SLACK:
+        return f"must be in the image of {size[1]} x {size[0]} pixels"
+    return None
+
+
+def box_around(
+    box: Sequence[float], degrees: float, *, about: Literal["centre", "corner"] = "centre"
+) -> tuple[float, float, float, float]:
+    """Return the upright box around a box that is rotated clockwise.
+
+    Parameters
+    ----------
+    degrees : rotation; y points down, so that positive angles turn clockwise
+    about : fixed point of the rotation: CVAT rotates about the centre, Label Studio about the top-left corner
+
+    Examples
+    --------
+    >>> box_around((100, 100, 200, 40), 90)
+    (180.0, 20.0, 40.0, 200.0)
+    >>> box_around((100, 100, 200, 40), 90, about="corner")
+    (60.0, 100.0, 40.0, 200.0)
+    """
+    x, y, width, height = box
+    pivot_x, pivot_y = box_centre(box) if about == "centre" else (x, y)
+    cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    from_pivot = [(a - pivot_x, b - pivot_y) for a in (x, x + width) for b in (y, y + height)]
+    xs = [round(pivot_x + dx * cosine - dy * sine, 9) for dx, dy in from_pivot]
+    ys = [round(pivot_y + dx * sine + dy * cosine, 9) for dx, dy in from_pivot]
+    return min(xs), min(ys), round(max(xs) - min(xs), 9), round(max(ys) - min(ys), 9)
+
+
+def stated_rotation(row: Mapping[str, Any]) -> Any:
+    """Return the field `rotation` of an annotation or of its `attributes`, as CVAT and datumaro write it; else 0."""
+    attributes = row.get("attributes")
+    named = attributes.get("rotation") if isinstance(attributes, Mapping) else None
+    return row.get("rotation") or named or 0
 
 
 @dataclass(frozen=True, slots=True)

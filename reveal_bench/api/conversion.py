@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -151,7 +152,7 @@ def _drawn(source: Any, bench: Bench, form: str, reader: str | None) -> Conversi
         raise ArgumentError("form", f"must be one of table, {', '.join(FORMS)}", repr(form))
     done, predictions = read_form(form, Path(source), bench.folder, bench.split, reader=reader)
     lines = tuple(json.loads(line) for line in bench.kind.predictions.to_jsonl(predictions).splitlines())
-    return Conversion(lines, tuple(f"not kept: {loss}" for loss in done.lost), bench)
+    return Conversion(lines, (*done.notes, *(f"not kept: {loss}" for loss in done.lost)), bench)
 
 
 def _names(
@@ -194,9 +195,27 @@ def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
     Parameters
     ----------
     known : column names that are also recognised in capitals or with surrounding spaces
+
+    Raises
+    ------
+    ArgumentError
+        If the source is not a table, or two of its columns are the same known column.
     """
+    rows = _rows(source)
+    spelling = {name.casefold(): name for name in known}
+    names = {
+        name: spelling.get(name.strip().casefold(), name) for name in dict.fromkeys(n for row in rows for n in row)
+    }
+    repeated = [name for name, n in Counter(names.values()).items() if n > 1]
+    if repeated:
+        same = " and ".join(theirs for theirs, ours in names.items() if ours == repeated[0])
+        raise ArgumentError("source", f"must have the column `{repeated[0]}` once", same)
+    return [{names[name]: value for name, value in row.items()} for row in rows]
+
+
+def _rows(source: Any) -> list[dict[str, Any]]:
     if isinstance(source, str | Path):
-        return _file_rows(Path(source), known)
+        return _file_rows(Path(source))
     if hasattr(source, "to_pandas") or hasattr(source, "to_parquet"):
         frame = frame_of(source, "source")
         return [
@@ -227,7 +246,7 @@ def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(source, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _file_rows(path: Path, known: Collection[str]) -> list[dict[str, Any]]:
+def _file_rows(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ArgumentError("source", "must be an existing file", path)
     document = _json_document(path)
@@ -235,12 +254,10 @@ def _file_rows(path: Path, known: Collection[str]) -> list[dict[str, Any]]:
         is_row = any(not isinstance(value, list | Mapping) for value in document.values())
         return [dict(document)] if is_row else _mapping_rows(document)
     with open_table(path, objects=True) as reader:
-        spelling = {name.casefold(): name for name in known}
-        names = [(column, spelling.get(column.casefold(), column)) for column in reader.columns]
         is_typed = reader.format in ("json", "jsonl", "parquet")
         rows = []
         for row in reader:
-            cells = ((name, row.value(column) if is_typed else row[column]) for column, name in names)
+            cells = ((name, row.value(name) if is_typed else row[name]) for name in reader.columns)
             rows.append({name: value for name, value in cells if value not in (None, "")})
         return rows
 

@@ -121,7 +121,7 @@ def _tell(out: Path, done: Converted, what: list[str]) -> None:
     what += [f"{done.n_drawings} drawings"] * bool(done.n_drawings)
     what += [f"labels of {done.n_studies} studies"] * bool(done.n_studies)
     typer.echo(f"{out}: {', '.join(what) or 'nothing'}, by {', '.join(done.readers) or 'nobody'}")
-    terminal.warn([f"not kept: {part}" for part in done.lost])
+    terminal.warn([*done.notes, *(f"not kept: {part}" for part in done.lost)])
 
 
 def export(

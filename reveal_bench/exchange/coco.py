@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.regions import RegionChecks
 from reveal_bench.exchange.shapes import (
     finite,
     joined,
@@ -24,11 +25,11 @@ from reveal_bench.exchange.shapes import (
     mask_of_runs,
     pairs,
     read_json,
-    same_size,
     whole,
     word,
 )
 from reveal_bench.files import write_whole
+from reveal_bench.geometry import stated_rotation
 from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing
 from reveal_bench.masks import Box, Rle, encode_mask, pack_masks
 
@@ -135,24 +136,33 @@ def _is_united(drawing: Drawing) -> bool:
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read a COCO dataset; categories are matched with findings by name, images by file name."""
+    """Read a COCO dataset; categories are matched with findings by name, images by file name.
+
+    Categories without annotations, such as the one in which Roboflow groups the others, may have any name.
+    """
     document = read_json(path, FILE)
     parts = ("images", "categories", "annotations")
     if not isinstance(document, dict) or not all(isinstance(document.get(part), list) for part in parts):
         raise ArgumentError("file", f"must be a COCO dataset with {', '.join(parts)}", path)
     _check_ids(document["images"])
     _check_ids(document["categories"])
-    films = {_field(row, "id"): _film(row, known) for row in document["images"]}
-    findings = {_field(row, "id"): known.finding_of(_field(row, "name")) for row in document["categories"]}
+    regions = RegionChecks(known)
+    films = {_field(row, "id"): _film(row, n, regions) for n, row in enumerate(document["images"], start=1)}
+    used = {_field(row, "category_id") for row in document["annotations"]}
+    findings = {
+        number: known.finding_of(_field(row, "name"))
+        for row in document["categories"]
+        if (number := _field(row, "id")) in used
+    }
     drawings: dict[object, Drawing] = {}
     for number, row in enumerate(document["annotations"], start=1):
         film, finding = films.get(_field(row, "image_id")), findings.get(_field(row, "category_id"))
         if film is None or finding is None:
             raise ArgumentError("file", "must have images and categories of every annotation", f"annotation {number}")
-        drawing = _drawing(row, film, finding)
+        drawing = _drawing(row, film, finding, f"annotation {number}", regions)
         key = word(row.get("group"), "group") or number
         drawings[key] = joined(drawings.get(key), drawing)
-    return replace(known, drawings=tuple(drawings.values()), studies=())
+    return replace(known, drawings=tuple(drawings.values()), studies=(), notes=regions.notes)
 
 
 def _field(row: Any, name: str) -> Any:
@@ -167,29 +177,31 @@ def _check_ids(rows: list[Any]) -> None:
         raise ArgumentError("file", "must have every `id` of images and of categories once", repr(repeated)[:100])
 
 
-def _film(row: dict[str, Any], known: Annotations) -> AnnotatedImage:
-    film = known.film_of(str(_field(row, "file_name")))
-    same_size(film, row.get("width"), row.get("height"))
+def _film(row: dict[str, Any], number: int, regions: RegionChecks) -> AnnotatedImage:
+    film = regions.film(str(_field(row, "file_name")))
+    regions.check_image(film, f"image {number}", row.get("width"), row.get("height"))
     return film
 
 
-def _drawing(row: dict[str, Any], film: AnnotatedImage, finding: str) -> Drawing:
+def _drawing(row: dict[str, Any], film: AnnotatedImage, finding: str, where: str, regions: RegionChecks) -> Drawing:
     segmentation = row.get("segmentation") or None
     is_contours = isinstance(segmentation, list)
     contours = listed(row.get("contours"), "contours") or (segmentation if isinstance(segmentation, list) else [])
-    boxes = [_box(one) for one in listed(row.get("boxes"), "boxes")]
-    if segmentation is None and row.get("bbox"):
-        box = _box(row["bbox"])
-        boxes = [box] if any(box) else boxes
+    boxes = [regions.box(film, where, _box(one)) for one in listed(row.get("boxes"), "boxes")]
+    sides = _box(row["bbox"]) if segmentation is None and row.get("bbox") else (0.0, 0.0, 0.0, 0.0)
+    if any(sides):
+        boxes = [regions.box(film, where, sides, stated_rotation(row))]
+    else:
+        regions.check_upright(film, where, stated_rotation(row))
     score = row.get("score")
     return Drawing(
         film.image_id,
         finding,
         word(row.get("reader"), "reader") or PREDICTION,
         None if segmentation is None or is_contours else _mask(segmentation, film),
-        tuple(_contour(contour) for contour in contours),
+        tuple(regions.contour(film, where, _contour(contour)) for contour in contours),
         tuple(boxes),
-        pairs(row.get("points"), "points"),
+        regions.points(film, where, pairs(row.get("points"), "points")),
         word(row.get("cell"), "cell"),
         None if score is None else finite(score, "score"),
     )

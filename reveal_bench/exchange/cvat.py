@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.regions import RegionChecks
 from reveal_bench.exchange.shapes import (
     finite,
     joined,
@@ -22,7 +23,6 @@ from reveal_bench.exchange.shapes import (
     pixels,
     read_bytes,
     runs_of_mask,
-    same_size,
     whole,
 )
 from reveal_bench.files import write_whole
@@ -134,13 +134,14 @@ def read(path: Path, known: Annotations) -> Annotations:
         raise ArgumentError("file", "must be exported as CVAT for images 1.1, not for video", path)
     drawings: dict[object, Drawing] = {}
     values: dict[tuple[str, str], dict[str, float]] = {}
+    regions = RegionChecks(known)
     for image in root.iter("image"):
-        film = known.film_of(image.get("name", ""))
-        same_size(film, image.get("width"), image.get("height"))
-        for element in image:
+        film = regions.film(image.get("name", ""))
+        regions.check_image(film, f"<image> {image.get('id', '')}", image.get("width"), image.get("height"))
+        for number, element in enumerate(image, start=1):
             if element.tag not in SHAPES:
                 raise ArgumentError("file", f"must have shapes of {', '.join(SHAPES)}", f"<{element.tag}>")
-            drawing, value = _drawing(element, film, known)
+            drawing, value = _drawing(element, film, f"<{element.tag}> {number}", regions)
             if value is not None:
                 values.setdefault((film.study_id, drawing.reader), {})[drawing.finding] = value
                 continue
@@ -151,26 +152,31 @@ def read(path: Path, known: Annotations) -> Annotations:
         StudyLabels(study, reader, of, are_probabilities=any(value not in (0, 1) for value in of.values()))
         for (study, reader), of in values.items()
     )
-    return replace(known, drawings=tuple(drawings.values()), studies=studies)
+    return replace(known, drawings=tuple(drawings.values()), studies=studies, notes=regions.notes)
 
 
 def _attributes(element: ET.Element) -> dict[str, str]:
     return {one.get("name", ""): (one.text or "").strip() for one in element.iter("attribute")}
 
 
-def _drawing(element: ET.Element, film: AnnotatedImage, known: Annotations) -> tuple[Drawing, float | None]:
+def _drawing(
+    element: ET.Element, film: AnnotatedImage, where: str, regions: RegionChecks
+) -> tuple[Drawing, float | None]:
     """Return a shape as a drawing, or a tag as a study's label and value."""
     attributes = _attributes(element)
-    finding = known.finding_of(element.get("label"))
+    finding = regions.known.finding_of(element.get("label"))
+    rotation = element.get("rotation")
+    if element.tag != "box":
+        regions.check_upright(film, where, rotation)
     score = finite(attributes["score"], "score") if attributes.get("score") else None
     drawing = Drawing(
         film.image_id,
         finding,
         attributes.get("reader") or PREDICTION,
         _mask(element, film) if element.tag == "mask" else None,
-        (_points(element),) if element.tag == "polygon" else (),
-        (_box(element),) if element.tag == "box" else (),
-        _points(element) if element.tag == "points" else (),
+        (regions.contour(film, where, _points(element)),) if element.tag == "polygon" else (),
+        (regions.box(film, where, _box(element), rotation),) if element.tag == "box" else (),
+        regions.points(film, where, _points(element)) if element.tag == "points" else (),
         attributes.get("cell") or None,
         score,
     )

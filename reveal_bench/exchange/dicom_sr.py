@@ -31,6 +31,7 @@ from reveal_bench.exchange.dicom_objects import (
     understood,
     write_object,
 )
+from reveal_bench.exchange.regions import RegionChecks
 from reveal_bench.exchange.shapes import joined, pixels
 from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing, StudyLabels
 
@@ -184,7 +185,7 @@ def read(path: Path, known: Annotations) -> Annotations:
     films = Identifiers(known).films(known)
     drawings: dict[object, Drawing] = {}
     studies: dict[tuple[str, str, bool], dict[str, float]] = {}
-    n_reports = 0
+    n_reports, regions = 0, RegionChecks(known)
     for file in object_files(path, FILE):
         dataset = read_object(file, "SR")
         if dataset is None:
@@ -195,7 +196,7 @@ def read(path: Path, known: Annotations) -> Annotations:
             film = _film(dataset, file, films, known)
             reader = _reader(report)
             for n, group in enumerate(report.get_planar_roi_measurement_groups()):
-                drawing, number = _region(group, film, reader, known)
+                drawing, number = _region(group, film, reader, f"region {n + 1} of {file.name}", regions)
                 key = (film.image_id, reader, number or f"{file} {n}")
                 drawings[key] = joined(drawings.get(key), drawing)
             for group in report.get_image_measurement_groups():
@@ -208,7 +209,7 @@ def read(path: Path, known: Annotations) -> Annotations:
         StudyLabels(study, reader, of, is_p)
         for (study, reader, is_p), of in sorted(studies.items(), key=lambda one: places[one[0][0]])
     )
-    return replace(known, drawings=in_order(drawings.values(), known), studies=content)
+    return replace(known, drawings=in_order(drawings.values(), known), studies=content, notes=regions.notes)
 
 
 def _film(dataset: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations) -> AnnotatedImage:
@@ -229,7 +230,7 @@ def _reader(report: Any) -> str:
     return str(next((name for name in names if name), "individual")).rstrip("^")
 
 
-def _region(group: Any, film: AnnotatedImage, reader: str, known: Annotations) -> tuple[Drawing, str]:
+def _region(group: Any, film: AnnotatedImage, reader: str, where: str, regions: RegionChecks) -> tuple[Drawing, str]:
     """Return a group's drawing, and the number that this package gave the drawing ("" in other reports)."""
     words = str(group.tracking_identifier or "").split()
     is_ours = len(words) >= 2 and words[0].isdigit() and words[1] in (POINT, BOX, CONTOUR)
@@ -242,12 +243,12 @@ def _region(group: Any, film: AnnotatedImage, reader: str, known: Annotations) -
     (x, y), (right, bottom) = vertices[0], vertices[2 if what == BOX else 0]
     drawing = Drawing(
         film.image_id,
-        finding_of_code(group.finding_type, known),
+        finding_of_code(group.finding_type, regions.known),
         reader,
         None,
-        (tuple(vertices[:-1]),) if what == CONTOUR else (),
-        ((x, y, pixels(right - x), pixels(bottom - y)),) if what == BOX else (),
-        tuple(vertices) if what == POINT else (),
+        (regions.contour(film, where, tuple(vertices[:-1])),) if what == CONTOUR else (),
+        (regions.box(film, where, (x, y, pixels(right - x), pixels(bottom - y))),) if what == BOX else (),
+        regions.points(film, where, tuple(vertices)) if what == POINT else (),
         words[2] if is_ours and len(words) > 2 else None,
         float(scores[0]) if scores else None,
     )

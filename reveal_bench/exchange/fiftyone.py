@@ -25,8 +25,10 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import read_npy
+from reveal_bench.exchange.regions import RegionChecks
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, mask_in_box, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
+from reveal_bench.geometry import stated_rotation
 from reveal_bench.kinds.cases import AnnotatedImage, Annotations, Drawing, StudyLabels
 from reveal_bench.masks import Rle, encode_mask
 
@@ -197,9 +199,12 @@ def read(path: Path, known: Annotations) -> Annotations:
         raise ArgumentError("file", "must be samples.json of a FiftyOneDataset, with `samples`", path)
     drawings: dict[object, Drawing] = {}
     studies: dict[tuple[str, str, bool], dict[str, float]] = {}
-    for sample in samples:
-        film = known.film_of(str(mapped(sample, "sample").get("filepath", "")))
-        for name, kind, part in _labels_of(sample):
+    regions = RegionChecks(known)
+    for number, sample in enumerate(samples, start=1):
+        film = regions.film(str(mapped(sample, "sample").get("filepath", "")))
+        size = mapped(sample.get("metadata") or {}, "metadata")
+        regions.check_image(film, f"sample {number}", size.get("width"), size.get("height"))
+        for n, (name, kind, part) in enumerate(_labels_of(sample), start=1):
             reader = word(part.get("reader"), "reader") or name
             finding = known.finding_of(part.get("label"))
             if kind == "Classifications" and "cell" not in part:
@@ -207,12 +212,13 @@ def read(path: Path, known: Annotations) -> Annotations:
                 value = part.get("confidence") if is_probability else int(part.get("is_present") is not False)
                 studies.setdefault((film.study_id, reader, is_probability), {})[finding] = finite(value, "confidence")
                 continue
-            drawing = _drawing(part, film, finding, reader, is_contour=kind == "Polylines")
+            where = f"label {n} of sample {number}"
+            drawing = _drawing(part, film, finding, reader, where, regions, is_contour=kind == "Polylines")
             group = word(part.get("group"), "group")
             key = (film.image_id, group) if group else len(drawings)
             drawings[key] = joined(drawings.get(key), drawing)
     labels_by_study = tuple(StudyLabels(study, reader, of, is_p) for (study, reader, is_p), of in studies.items())
-    return replace(known, drawings=tuple(drawings.values()), studies=labels_by_study)
+    return replace(known, drawings=tuple(drawings.values()), studies=labels_by_study, notes=regions.notes)
 
 
 def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -223,7 +229,16 @@ def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield from ((name, kind, mapped(part, "label")) for part in listed(value.get(LISTS[kind]), LISTS[kind]))
 
 
-def _drawing(part: dict[str, Any], film: AnnotatedImage, finding: str, reader: str, *, is_contour: bool) -> Drawing:
+def _drawing(
+    part: dict[str, Any],
+    film: AnnotatedImage,
+    finding: str,
+    reader: str,
+    where: str,
+    regions: RegionChecks,
+    *,
+    is_contour: bool,
+) -> Drawing:
     sides = (film.width, film.height, film.width, film.height)
     shares = listed(part.get("bounding_box"), "bounding_box")
     mask_of = part.get("mask") or None
@@ -231,13 +246,14 @@ def _drawing(part: dict[str, Any], film: AnnotatedImage, finding: str, reader: s
         raise ArgumentError("file", "must have boxes of four fractions as bounding_box", repr(shares)[:100])
     box = tuple(pixels(finite(share, "bounding_box") * side) for share, side in zip(shares, sides, strict=False))
     lists = listed(part.get("points"), "points")
-    contours = tuple(_points(one, film) for one in lists) if is_contour else ()
-    if any(len(contour) < 3 for contour in contours):
-        raise ArgumentError("file", "must have polylines of three points or more", f"one of {film.image_id}")
-    points = () if is_contour else _points(lists, film)
+    contours = tuple(regions.contour(film, where, _points(one, film)) for one in lists) if is_contour else ()
+    points = () if is_contour else regions.points(film, where, _points(lists, film))
     if part.get("mask_path"):
         raise ArgumentError("file", "must contain its masks, not refer to files (`mask_path`)", film.image_id)
     mask = None if mask_of is None else _mask(mask_of, box, film)
+    is_box = bool(box) and mask is None
+    if not is_box:
+        regions.check_upright(film, where, stated_rotation(part))
     score = part.get("score") if points else part.get("confidence")
     return Drawing(
         film.image_id,
@@ -245,7 +261,7 @@ def _drawing(part: dict[str, Any], film: AnnotatedImage, finding: str, reader: s
         reader,
         mask,
         contours,
-        () if mask or not box else ((box[0], box[1], box[2], box[3]),),
+        (regions.box(film, where, box, stated_rotation(part)),) if is_box else (),
         points,
         word(part.get("cell"), "cell"),
         None if score is None else finite(score, "confidence"),

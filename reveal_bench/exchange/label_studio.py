@@ -3,7 +3,7 @@
 A task is an image or, if studies are labelled, a study of several images. A reader's drawings and labels are an
 annotation of the task; a model's are a prediction. Label Studio stores coordinates in percent of the image's sides, and
 a mask as a "brush": a bit stream of runs over the four channels of a picture. Contours in addition to a mask are left
-out.
+out. When a file is read, relations, texts, ratings and choices that name no finding are left out and counted.
 
 Tasks refer to pictures as local files of Label Studio, which must be started with
 LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT set to the folder.
@@ -23,14 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.regions import Points, RegionChecks
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing, StudyLabels
-from reveal_bench.masks import Box, Rle, decode_mask, encode_mask
+from reveal_bench.masks import Rle, decode_mask, encode_mask
 
 FILE, IMAGES, CONFIG = "tasks.json", "images", "config.xml"
 LOCAL = "/data/local-files/?d="
 CHANNELS = 4
+LEFT_OUT = {"relation": "relation", "textarea": "text", "rating": "rating", "number": "number", "taxonomy": "taxonomy"}
+"""Types of results without a region -> what one is called."""
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
@@ -152,19 +155,35 @@ def read(path: Path, known: Annotations) -> Annotations:
         raise ArgumentError("file", "must be Label Studio's JSON: a list of tasks with `data`", path)
     drawings: dict[object, Drawing] = {}
     studies = []
-    for number, task in enumerate(tasks):
+    regions = RegionChecks(known)
+    for number, task in enumerate(tasks, start=1):
         data = mapped(task["data"], "data")
-        for n, (author, region) in enumerate(_regions_of(task)):
+        for n, (author, region) in enumerate(_regions_of(task), start=1):
             meta: dict[str, Any] = region["meta"] if isinstance(region.get("meta"), dict) else {}
             reader = word(meta.get("reader"), "reader") or author
-            if region.get("type") == "choices" and "cell" not in meta:
-                studies.append(_labels(region, meta, reader, data, known))
+            left_out = _left_out(region, meta, known)
+            if left_out is not None:
+                regions.leave_out(left_out)
                 continue
-            drawing = _drawing(region, meta, reader, _film(data, known), known)
+            if region.get("type") == "choices" and "cell" not in meta:
+                studies.append(_labels(region, meta, reader, data, regions))
+                continue
+            drawing = _drawing(region, meta, reader, _film(data, regions), f"region {n} of task {number}", regions)
             group = word(meta.get("group"), "group")
             key = (number, group) if group else (number, "alone", n)
             drawings[key] = joined(drawings.get(key), drawing)
-    return replace(known, drawings=tuple(drawings.values()), studies=tuple(studies))
+    return replace(known, drawings=tuple(drawings.values()), studies=tuple(studies), notes=regions.notes)
+
+
+def _left_out(region: dict[str, Any], meta: dict[str, Any], known: Annotations) -> str | None:
+    """Return the name of a result that is neither a drawing nor a label of a study; None for drawings and labels."""
+    kind, value = str(region.get("type")), region.get("value")
+    if kind != "choices" or meta or not isinstance(value, dict):
+        return LEFT_OUT.get(kind)
+    findings = {name.casefold() for name in known.names}
+    names = {str(name).replace("_", " ").casefold() for name in listed(value.get("choices"), "choices")}
+    is_of_region = "x" in value or "points" in value or "rle" in value
+    return "choice" if is_of_region or (names and not names & findings) else None
 
 
 def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -179,16 +198,17 @@ def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((reader, mapped(region, "region")) for region in listed(one.get("result"), "result"))
 
 
-def _film(data: dict[str, Any], known: Annotations) -> AnnotatedImage:
+def _film(data: dict[str, Any], regions: RegionChecks) -> AnnotatedImage:
     image_id = data.get("image_id")
-    return known.films.get(str(image_id)) or known.film_of(str(image_id or data.get("image") or ""))
+    return regions.known.films.get(str(image_id)) or regions.film(str(image_id or data.get("image") or ""))
 
 
 def _labels(
-    region: dict[str, Any], meta: dict[str, Any], reader: str, data: dict[str, Any], known: Annotations
+    region: dict[str, Any], meta: dict[str, Any], reader: str, data: dict[str, Any], regions: RegionChecks
 ) -> StudyLabels:
+    known = regions.known
     images = listed(data.get("images"), "images") or [data.get("image") or ""]
-    study = str(data.get("study_id") or known.film_of(str(images[0])).study_id)
+    study = str(data.get("study_id") or regions.film(str(images[0])).study_id)
     if study not in known.first_films:
         raise ArgumentError("file", f"must have only studies of split {known.split!r}", repr(study)[:100])
     probabilities = meta.get("probabilities")
@@ -201,53 +221,45 @@ def _labels(
 
 
 def _drawing(
-    region: dict[str, Any], meta: dict[str, Any], reader: str, film: AnnotatedImage, known: Annotations
+    region: dict[str, Any], meta: dict[str, Any], reader: str, film: AnnotatedImage, where: str, regions: RegionChecks
 ) -> Drawing:
     kind, value = str(region.get("type")), region.get("value")
     names = value.get(kind) if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(names, list) or len(names) != 1:
         raise ArgumentError("file", "must have regions with one label each", f"{kind} of {film.image_id}")
-    if kind in ("rectanglelabels", "brushlabels") and (region.get("image_rotation") or value.get("rotation")):
-        raise ArgumentError("file", "must have regions that are not rotated", f"{kind} of {film.image_id}")
-    mask = _mask(value, region, film) if kind == "brushlabels" else None
-    boxes: list[Box] = []
-    points: list[tuple[float, float]] = []
-    polygons: list[tuple[tuple[float, float], ...]] = []
-    if kind == "rectanglelabels":
-        x, y, width, height = (finite(value.get(name), name) / 100 for name in ("x", "y", "width", "height"))
-        box = (x * film.width, y * film.height, width * film.width, height * film.height)
-        boxes.append((pixels(box[0]), pixels(box[1]), pixels(box[2]), pixels(box[3])))
-    elif kind == "keypointlabels":
-        points += _points([[value.get("x"), value.get("y")]], film)
-    elif kind == "polygonlabels":
-        polygons.append(_points(value.get("points"), film))
-        if len(polygons[0]) < 3:
-            raise ArgumentError("file", "must have polygons of three points or more", f"one of {film.image_id}")
-    elif kind not in ("brushlabels", "choices"):
+    if kind not in ("brushlabels", "rectanglelabels", "keypointlabels", "polygonlabels", "choices"):
         raise ArgumentError("file", "must have regions of brush, rectangle, keypoint or polygon labels", kind)
+    size = region.get("original_width"), region.get("original_height")
+    regions.check_image(film, where, *size, region.get("image_rotation"))
+    is_box, rotation = kind == "rectanglelabels", value.get("rotation")
+    if not is_box:
+        regions.check_upright(film, where, rotation)
+    point = [[value.get("x"), value.get("y")]] if kind == "keypointlabels" else []
+    is_contour = kind == "polygonlabels"
     score = region.get("score")
     return Drawing(
         film.image_id,
-        known.finding_of(names[0]),
+        regions.known.finding_of(names[0]),
         reader,
-        mask,
-        tuple(polygons),
-        tuple(boxes),
-        tuple(points),
+        _mask(value, film) if kind == "brushlabels" else None,
+        (regions.contour(film, where, _points(value.get("points"), film)),) if is_contour else (),
+        (regions.box(film, where, _box(value, film), rotation, about="corner"),) if is_box else (),
+        regions.points(film, where, _points(point, film)),
         word(meta.get("cell"), "cell"),
         None if score is None else finite(score, "score"),
     )
 
 
-def _points(percents: Any, film: AnnotatedImage) -> tuple[tuple[float, float], ...]:
+def _box(value: dict[str, Any], film: AnnotatedImage) -> tuple[float, ...]:
+    sides = {"x": film.width, "y": film.height, "width": film.width, "height": film.height}
+    return tuple(pixels(finite(value.get(name), name) / 100 * side) for name, side in sides.items())
+
+
+def _points(percents: Any, film: AnnotatedImage) -> Points:
     return tuple((pixels(x / 100 * film.width), pixels(y / 100 * film.height)) for x, y in pairs(percents, "points"))
 
 
-def _mask(value: dict[str, Any], region: dict[str, Any], film: AnnotatedImage) -> Rle:
-    size = (region.get("original_height", film.height), region.get("original_width", film.width))
-    if size != (film.height, film.width):
-        rule = f"must have masks of the size of their image, {film.image_id} has {film.width} x {film.height} pixels"
-        raise ArgumentError("file", rule, f"{size[1]} x {size[0]}")
+def _mask(value: dict[str, Any], film: AnnotatedImage) -> Rle:
     try:
         data = bytes(listed(value.get("rle"), "rle"))
     except (TypeError, ValueError):

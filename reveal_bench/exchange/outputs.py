@@ -11,24 +11,29 @@ guessed or dropped.
 ids            ids of the split, or paths and file names that end like exactly one id, folders joined by "_"
 findings       names of the benchmark, or spellings of them (:func:`~reveal_bench.findings.canonical_finding`)
 boxes          "xywh" (left, top, width, height), "xyxy" (left, top, right, bottom) or "cxcywh" (centre, size), in
-               pixels, or in fractions of the image's sides with `normalised`: the caller states both
+               pixels, or in fractions of the image's sides with `normalised`: the caller states both; a rotated box
+               becomes the upright box around it
 numbers        a number of a category or image means the name that `categories` or `images` gives for the number
 =============  =======================================================================================================
 """
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import canonical_finding
+from reveal_bench.geometry import box_around, stated_rotation
 from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.words import count_text
 
 BoxForm = Literal["xywh", "xyxy", "cxcywh"]
 
@@ -44,11 +49,13 @@ _BOX_COLUMNS: dict[tuple[str, ...], BoxForm] = {
     ("x", "y", "width", "height"): "xywh", ("x", "y", "w", "h"): "xywh",
 }  # fmt: skip
 _PLACES = ("point", "points", "cell", "box", "rle", "polygons", "mask")
+_ROTATIONS = ("rotation", "attributes")
 _PASSED_OVER = ("area", "iscrowd")
 KNOWN_COLUMNS = (
     "reader",
     "bbox",
     "segmentation",
+    *_ROTATIONS,
     *_PLACES,
     *dict.fromkeys(name for group in _BOX_COLUMNS for name in group),
 )
@@ -152,6 +159,7 @@ class _Reader:
         self._ids: dict[Any, str | None] = {}
         self._names: dict[Any, str | None] = {}
         self._box_form: BoxForm = reading.boxes
+        self._n_rotated = 0
 
     def read(self, rows: Sequence[Mapping[str, Any]]) -> OutputLines:
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -187,6 +195,7 @@ class _Reader:
                 self._notes.append(f"`{', '.join(group)}` read as boxes, {self._box_form}")
                 break
         places = {"bbox": "box", "segmentation": "segmentation", **{place: place for place in _PLACES}}
+        places |= {name: name for name in _ROTATIONS}
         meanings |= {name: places[name] for name in names if name in places and name not in meanings}
         rest = [name for name in names if name not in meanings]
         if "finding" in meanings.values():
@@ -225,6 +234,9 @@ class _Reader:
             if one is None or finding is None:
                 continue
             place = self._place(row, one, number)
+            if not place and self._kind.predictions.names_places:
+                rule = "must have a position in each row: `xmin, ymin, xmax, ymax`, `bbox`, `x, y`, a cell or a mask"
+                raise ArgumentError("source", rule, f"{', '.join(row)} in row {number}")
             if not place:
                 if finding in chances.setdefault(one, {}):
                     raise ArgumentError("source", "must have each id and finding once", f"{one}, {finding} twice")
@@ -245,18 +257,30 @@ class _Reader:
             self._notes.append(
                 f"{n_merged:,} more positions of an id and finding were left out: the one with the best score was kept"
             )
+        if self._n_rotated:
+            boxes = count_text(self._n_rotated, "rotated box")
+            self._notes.append(f"{boxes}: a prediction has the upright box around it")
         lines = [self._kind.predictions.entry(line) for _, line in places.values()]
         return lines + [line for one, answer in chances.items() for line in self._kind.predictions.entries(one, answer)]
 
     def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
         """Return the fields that locate the finding in a row."""
-        place = {name: row[name] for name in _PLACES if row.get(name) is not None and name != "box"}
-        box = row.get("box", [row[f"box.{i}"] for i in range(4)] if "box.0" in row else None)
+        place = {name: _structure(row[name]) for name in _PLACES if row.get(name) is not None and name != "box"}
+        corners = [row.get(f"box.{i}") for i in range(4)]
+        box = row.get("box", None if corners == [None] * 4 else corners)
+        degrees = _number(stated_rotation(row))
+        if not isinstance(degrees, int | float) or not math.isfinite(degrees):
+            raise ArgumentError("source", "must have a number of degrees as `rotation`", f"{degrees!r} in row {number}")
         if box is not None:
-            sides = box.tolist() if hasattr(box, "tolist") else box
+            sides = _structure(box)
             listed = list(sides) if isinstance(sides, Sequence) and not isinstance(sides, str) else [sides]
             place["box"] = self._box([_number(side) for side in listed], one, number)
-        shape = row.get("segmentation")
+            if degrees % 360:
+                place["box"] = list(box_around(place["box"], degrees))
+                self._n_rotated += 1
+        elif degrees % 360:
+            raise ArgumentError("source", "must have a box in each row with a `rotation`", f"none in row {number}")
+        shape = _structure(row.get("segmentation"))
         if isinstance(shape, Mapping):
             place["rle"] = dict(shape)
         elif isinstance(shape, Sequence) and shape:
@@ -405,6 +429,24 @@ def _plain_name(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:
         value = value.item()
     return value if isinstance(value, str | int | float) or value is None else repr(value)
+
+
+def _structure(value: Any) -> Any:
+    """Return a list or mapping from a cell that has it as text, as CSV files do, and any other value unchanged.
+
+    Examples
+    --------
+    >>> _structure("[10, 20, 30, 40]"), _structure("10 20 30 40"), _structure("[1. 2.]"), _structure("D5")
+    ([10, 20, 30, 40], ['10', '20', '30', '40'], ['1.', '2.'], 'D5')
+    """
+    if not isinstance(value, str):
+        return value.tolist() if hasattr(value, "tolist") else value
+    text = value.strip()
+    if text.startswith(("[", "(", "{")):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(text)
+    words = text.strip("[]()").replace(",", " ").split()
+    return words if len(words) > 1 else value
 
 
 def _is_count(values: Sequence[Any]) -> bool:

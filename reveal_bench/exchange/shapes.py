@@ -121,14 +121,6 @@ def word(value: object, what: str) -> str | None:
     return str(value) if value or value == 0 else None
 
 
-def same_size(film: AnnotatedImage, width: object, height: object) -> None:
-    """Raise an ArgumentError if a file states another size for an image, such as that of a reduced picture."""
-    sides = [side if side is None else whole(side, "width and height") for side in (width, height)]
-    if sides not in ([film.width, film.height], [None, None]):
-        rule = f"must refer to images at full size, {film.image_id} has {film.width} x {film.height} pixels"
-        raise ArgumentError("file", rule, f"{sides[0]} x {sides[1]}")
-
-
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:100]} ..."

@@ -25,7 +25,7 @@ PNG = b"\x89PNG"
 
 @dataclass(frozen=True)
 class Converted:
-    """Result of an export or import: counts, readers, and sentences about data that were lost."""
+    """Result of an export or import: counts, readers, and sentences about data that were lost or read otherwise."""
 
     n_images: int
     n_pictures: int
@@ -33,6 +33,7 @@ class Converted:
     n_studies: int
     readers: tuple[str, ...]
     lost: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def to_form(
@@ -140,7 +141,8 @@ def _of_reader(annotations: Annotations, reader: str) -> Annotations:
 
 def _converted(annotations: Annotations, n_pictures: int, lost: list[str]) -> Converted:
     drawings, studies = len(annotations.drawings), len(annotations.studies)
-    return Converted(len(annotations.films), n_pictures, drawings, studies, tuple(annotations.readers), tuple(lost))
+    readers = tuple(annotations.readers)
+    return Converted(len(annotations.films), n_pictures, drawings, studies, readers, tuple(lost), annotations.notes)
 
 
 def _kind(folder: Path, split: str) -> AnyKind:

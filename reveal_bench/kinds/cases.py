@@ -172,6 +172,7 @@ class Annotations:
     films : image_id -> image, in the order of the dataset
     names : findings or labels of the benchmark, in table order
     by_instance : True if each box of a drawing is an instance that is judged separately
+    notes : sentences on the parts of a file that were read otherwise than written
     """
 
     benchmark: str
@@ -182,6 +183,7 @@ class Annotations:
     drawings: tuple[Drawing, ...] = ()
     studies: tuple[StudyLabels, ...] = ()
     by_instance: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def readers(self) -> list[str]:

@@ -5,8 +5,8 @@ Conventions
 * A problem belongs to an image or to a file. With ``keep_going`` an image with a problem is left out with all its
   boxes, because a reference without one of its boxes would be wrong. A broken file stops the build.
 * A box is ``[x, y, width, height]``, stored as the source drew it. Because of rounding, a box may extend beyond its
-  image by :data:`SLACK` pixels; the part outside covers no pixels. `area_px` counts the pixels whose centres are in the
-  union of a finding's boxes; `bbox_xywh` is the smallest box around all of them.
+  image by :data:`reveal_bench.geometry.SLACK` pixels; the part outside covers no pixels. `area_px` counts the pixels
+  whose centres are in the union of a finding's boxes; `bbox_xywh` is the smallest box around all of them.
 * Files are found below the root by name; a folder with more than :data:`MANY` subfolders is assumed to contain pictures
   and is not searched.
 * A picture belongs to the image whose id is the stem of its file name; two pictures with the same stem are a problem of
@@ -29,6 +29,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.header import Header
 from reveal_bench.dicom.scan import in_chunks
 from reveal_bench.findings import canonical_finding, hint
+from reveal_bench.geometry import extent_problem
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 NO_PATIENTS = "the source does not identify patients: every image counts as a separate patient, also in a holdout"
 """Warning for sources that do not identify patients: two images of one patient look like two patients."""
-SLACK = 1.0
-"""Largest number of pixels by which a box may extend beyond its image."""
 NIH_SIDE = 1024
 """Width and height, in pixels, of the NIH ChestX-ray14 images that several sources annotate."""
 LIMITS = TableLimits(rows=500_000)
@@ -222,17 +221,11 @@ def xyxy_to_xywh(corners: Box) -> Box:
 
 
 def box_problem(box: Box, size: tuple[int, int] | None) -> str | None:
-    """Return the rule broken by a box of finite numbers in an image of `size` (height, width); None if it is valid."""
-    x, y, width, height = box
-    if width <= 0 or height <= 0:
-        return "must have width and height above 0"
-    if size is None:
-        return None
-    if min(x, y) < -SLACK or x + width > size[1] + SLACK or y + height > size[0] + SLACK:
-        return f"must be in the image of {size[1]} x {size[0]} pixels"
-    if pack_boxes([[box]], [size]).areas[0] == 0:
+    """Return the rule broken by a reference box of finite numbers in an image of `size`; None if it is valid."""
+    problem = extent_problem(box, size)
+    if problem is None and size is not None and pack_boxes([[box]], [size]).areas[0] == 0:
         return "must cover the centre of a pixel"
-    return None
+    return problem
 
 
 def annotate_boxes(

@@ -24,12 +24,15 @@ Conventions
   one reader drew is unlabelled. A reader is taken to have read every image that has a row with the reader's name; the
   config ``readers`` lists these images.
 * Sizes come from the pictures, which are needed even if pixels are withheld: DICOM files if there are any, else PNG and
-  JPEG. Sizes in a COCO file must agree with the pictures. Patients come from the column `patient` or from DICOM
-  headers.
+  JPEG, whose metadata must not rotate them. Sizes in a COCO file must agree with the pictures. Patients come from the
+  column `patient` or from DICOM headers.
+* A rotated box (a column `rotation`, or `rotation` of a COCO annotation or its `attributes`, in degrees clockwise about
+  the centre as in CVAT) becomes the upright box around it, with a warning that counts these boxes.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +43,7 @@ from typing import Any, Literal
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import own_benchmark
 from reveal_bench.dicom.header import Header
+from reveal_bench.geometry import box_around
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
@@ -59,6 +63,7 @@ from reveal_bench.sources.own_boxes_files import (
     IMAGES,
     PICTURED,
     REFERENCE,
+    ROTATION,
     BoxMapping,
     OwnImage,
     OwnTables,
@@ -71,6 +76,7 @@ from reveal_bench.sources.reveal_cxr import MAPPING_NAME, Namer
 from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, SourceData
 from reveal_bench.sources.study_labels import PUBLIC_ID
 from reveal_bench.sources.study_tree import marker_problems, marker_warnings
+from reveal_bench.words import count_text
 
 DICOM = (".dcm", ".dicom")
 PERCENT = 100
@@ -142,6 +148,11 @@ class _Own:
                 [Problem(tables.mapping.boxes, None, "rows", "must include an image without a problem", "none")]
             )
         build.warnings += _percent_warning(tables.mapping, records.values())
+        if maker.rotated:
+            boxes, first = count_text(len(maker.rotated), "rotated box"), maker.rotated[0]
+            build.warnings.append(
+                f"{boxes}, the first at {first.file}:{first.line}: each became the upright box around it"
+            )
         pairs = [
             (record.image_id, reader)
             for name, record in records.items()
@@ -261,6 +272,8 @@ class _OwnRecords:
     mapping: BoxMapping
     namer: Namer
     faults: Faults
+    rotated: list[BoxRow] = field(default_factory=list)
+    """Rows whose rotated box became the upright box around it."""
 
     def record(
         self, name: str, image: OwnImage, picture: PictureFile, header: Header | None
@@ -345,6 +358,7 @@ class _OwnRecords:
             x, y, width, height = box
             if mapping.is_normalised:
                 box = x * size[1], y * size[0], width * size[1], height * size[0]
+            box = self._upright(box, row, name)
             rule = box_problem(box, size)
             if rule is not None and mapping.is_normalised:
                 rule = f"as fractions, {rule}"
@@ -354,9 +368,24 @@ class _OwnRecords:
                 rule = f"must not repeat an earlier box of the same finding{' and reader' if mapping.reader else ''}"
             if rule is not None:
                 texts = ", ".join(row[column] for column in mapping.box)
+                texts += f" rotated by {row[ROTATION]}" if row in self.rotated else ""
                 self.faults.add(row.problem(", ".join(mapping.box), rule, texts), name)
             boxes.setdefault(finding, []).append(box)
         return boxes
+
+    def _upright(self, box: Box, row: BoxRow, name: str) -> Box:
+        """Return the box, or the upright box around it if its row states a rotation."""
+        text = row.values.get(ROTATION) or "0"
+        try:
+            degrees = float(text)
+        except ValueError:
+            degrees = math.nan
+        if not math.isfinite(degrees):
+            self.faults.add(row.problem(ROTATION, "must be a finite number of degrees", repr(text)[:80]), name)
+        elif degrees % 360:
+            self.rotated.append(row)
+            return box_around(box, degrees)
+        return box
 
     def _status(self, boxes: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
         unboxed = 0 if self.mapping.images else None

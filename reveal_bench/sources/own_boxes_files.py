@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reveal_bench.findings import conflict
+from reveal_bench.geometry import stated_rotation
 from reveal_bench.sources.boxes import LIMITS, BoxRow, Faults, known_finding
 from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
 from reveal_bench.sources.reveal_cxr import UNDIVIDED
@@ -27,6 +28,8 @@ OF_COCO = ("boxes", "images", "findings", "ids")
 IMAGES = "table of images"
 LISTED, PICTURED = "in the table", "all pictures"
 COCO_BOX = ("bbox[0]", "bbox[1]", "bbox[2]", "bbox[3]")
+ROTATION = "rotation"
+"""Column, or field of a COCO annotation, with the clockwise rotation of a box about its centre, in degrees."""
 REFERENCE = ""
 """Key of the reference boxes in a dict from reader to boxes."""
 
@@ -208,7 +211,10 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
 def _rows(
     path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults
 ) -> tuple[list[BoxRow], tuple[str, ...]]:
-    """Return (rows with only `columns`, names of all columns of the table); both are empty after a problem."""
+    """Return (rows with only `columns` and a rotation, names of all columns of the table).
+
+    Both are empty after a problem.
+    """
     problems = DownloadProblems()
     table = scan_table(path, path.name, problems, sheet=sheet, limits=LIMITS)
     problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
@@ -216,7 +222,8 @@ def _rows(
         faults.add(problem, None)
     if table is None or problems:
         return [], ()
-    cells = ({column: row[column] for column in columns} for row in table.rows)
+    used = [*columns, *([ROTATION] if ROTATION in table else [])]
+    cells = ({column: row[column] for column in used} for row in table.rows)
     rows = [BoxRow(table.file, row.number, values) for row, values in zip(table.rows, cells, strict=True)]
     return rows, table.columns
 
@@ -283,7 +290,7 @@ def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults:
                 continue
             values = {"image": images[entry["image_id"]], "finding": names[entry["category_id"]]}
             box = dict(zip(COCO_BOX, map(str, entry["bbox"]), strict=True))
-            rows.append(replace(row, values={**values, **box}))
+            rows.append(replace(row, values={**values, **box, ROTATION: str(stated_rotation(entry))}))
     except (TypeError, KeyError, AttributeError) as error:
         rule = "must be COCO: images with id and file_name, categories with id and name, annotations with image_id, "
         rule += "category_id and bbox"

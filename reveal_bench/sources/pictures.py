@@ -20,7 +20,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -161,7 +161,7 @@ def develop(picture: PictureFile) -> PublishedPicture:
     data = _file_bytes(picture)
     if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == GREY_OF_16_BITS):
         return _from_png16(picture, data)
-    _check_upright(data)
+    _check_upright_bytes(data)
     published = without_metadata(data)
     size, pixel_sha256 = _decode(published, picture.path)
     pipeline = ORIGINAL if published == data else CLEANED
@@ -169,24 +169,26 @@ def develop(picture: PictureFile) -> PublishedPicture:
     return PublishedPicture(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
 
 
-def _check_upright(data: bytes) -> None:
-    """Raise ValueError if the EXIF orientation of a JPEG file rotates or mirrors its pixels.
+def _check_upright(image: Image) -> None:
+    """Raise ValueError if the EXIF orientation of a picture rotates or mirrors its pixels.
 
     The orientation is not published, and coordinates refer to the pixels as stored.
     """
-    from PIL import Image
-
-    if not data.startswith(_JPEG):
-        return
-    try:
-        with open_picture(io.BytesIO(data)) as image:
-            turned = image.getexif().get(_ORIENTATION, 1)
-    except (OSError, SyntaxError, Image.DecompressionBombError):
-        return  # a damaged file is rejected later, when its metadata are removed and its pixels decoded
+    if image.format == "PNG" and "exif" not in image.info:
+        return  # Pillow would decode the pixels to look for metadata behind them
+    turned = image.getexif().get(_ORIENTATION, 1)
     if turned != 1:
         raise ValueError(
             f"rotated by its metadata (EXIF orientation {turned}): rotate the pixels themselves and save the file"
         )
+
+
+def _check_upright_bytes(data: bytes) -> None:
+    """Raise ValueError if :func:`_check_upright` does; a damaged file passes, because decoding rejects it later."""
+    from PIL import Image
+
+    with suppress(OSError, SyntaxError, Image.DecompressionBombError), open_picture(io.BytesIO(data)) as image:
+        _check_upright(image)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -195,12 +197,13 @@ def picture_size(path: Path) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If the file is not a picture; the message does not name the file.
+        If the file is not a picture, or its metadata rotate it; the message does not name the file.
     """
     from PIL import Image
 
     try:
         with open_picture(path) as image:
+            _check_upright(image)
             return image.height, image.width
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(_reason(error, path)) from None

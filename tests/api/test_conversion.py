@@ -74,6 +74,21 @@ BOXES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         },
         BOX,
     ),
+    "corners in capitals": (
+        [{"image_id": ONE, "finding": "Edema", "XMin": 8, "YMin": 16, "XMax": 32, "YMax": 48}], {}, BOX
+    ),
+    "capitals": ([{"IMAGE_ID": ONE, "Finding": "Edema", "X ": 8, "Y": 16, "WIDTH": 24, "Height": 32}], {}, BOX),
+    "a list as text": ([{"image_id": ONE, "finding": "Edema", "bbox": "[8, 16, 24, 32]"}], {}, BOX),
+    "a tuple as text": ([{"image_id": ONE, "finding": "Edema", "BBox": "(8, 16.0, 24, 32)"}], {}, BOX),
+    "an array as text": ([{"image_id": ONE, "finding": "Edema", "box": "[ 8. 16. 24. 32.]"}], {}, BOX),
+    "numbers with spaces": ([{"image_id": ONE, "finding": "Edema", "bbox": "8 16 24 32"}], {}, BOX),
+    "corners as text": ([{"image_id": ONE, "finding": "Edema", "bbox": "8,16,32,48"}], {"boxes": "xyxy"}, BOX),
+    # [4, 20, 32, 24] about its centre (20, 32)
+    "a rotated box": ([{"image_id": ONE, "finding": "Edema", "bbox": [4, 20, 32, 24], "rotation": "90"}], {}, BOX),
+    "a rotation of CVAT": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [4, 20, 32, 24], "attributes": {"rotation": 270.0}}], {}, BOX
+    ),
+    "a whole turn": ([{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 32], "Rotation": 360}], {}, BOX),
     "a written index": (
         [{"Unnamed: 0": i, "image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]}
          for i, one in enumerate([ONE])],
@@ -83,10 +98,11 @@ BOXES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("as_frame", [False, True])
 @pytest.mark.parametrize("case", BOXES)
-def test_boxes(world: World, case: str) -> None:
+def test_boxes(world: World, case: str, as_frame: bool) -> None:
     rows, options, expected = BOXES[case]
-    (line,) = rb.convert(rows, world.folder, **options).predictions
+    (line,) = rb.convert(pd.DataFrame(rows) if as_frame else rows, world.folder, **options).predictions
     assert line.pop("box") == pytest.approx(expected["box"])
     assert line == {name: value for name, value in expected.items() if name != "box"}
 
@@ -105,6 +121,16 @@ def test_an_unnamed_column_is_an_index_if_it_counts_from_0_or_1(
             for number, one in zip(numbers, (ONE, TWO), strict=True)]  # fmt: skip
     notes = rb.convert(rows, world.folder).notes
     assert ("the column `Unnamed: 0`, which numbers the rows, was left out" in notes) is counts
+
+
+def test_lists_in_cells_of_a_table(world: World, tmp_path: Path) -> None:
+    rows = [{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 32], "point": [9, 20]},
+            {"image_id": TWO, "finding": "Edema", "rle": {"size": [48, 64], "counts": "P`3"}}]  # fmt: skip
+    file = as_file(tmp_path / "boxes.csv", pd.DataFrame(rows).to_csv(index=False))
+    box, mask = rb.convert(file, world.folder).predictions
+    assert (box["box"], box["point"], mask["rle"]) == ([8, 16, 24, 32], [9, 20], rows[1]["rle"])
+    rotated = [{"image_id": ONE, "finding": "Edema", "bbox": "[4, 20, 32, 24]", "rotation": 90}]
+    assert "1 rotated box: a prediction has the upright box around it" in rb.convert(rotated, world.folder).notes
 
 
 def test_contours_and_masks_of_coco(world: World) -> None:
@@ -219,7 +245,23 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3]}], {},
         "must have four numbers in each box, got [1, 2, 3]",
     ),
-    "a box as text": ([{"image_id": ONE, "finding": "Edema", "bbox": "1,2,3,4"}], {}, "got ['1,2,3,4'] in row 1"),
+    "a box as words": ([{"image_id": ONE, "finding": "Edema", "bbox": "1,2,x,4"}], {}, "got [1, 2, 'x', 4] in row 1"),
+    "a box with a blank cell": (
+        [{"image_id": one, "finding": "Edema", "xmin": 1, "ymin": 2, "xmax": 3} | more
+         for one, more in ((TWO, {"ymax": 9}), (ONE, {}))], {}, "got [1, 2, 3, None] in row 2"
+    ),
+    "a rotation in words": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 8], "rotation": "left"}], {},
+        "must have a number of degrees as `rotation`, got 'left' in row 1",
+    ),
+    "a rotated contour": (
+        [{"image_id": ONE, "finding": "Edema", "segmentation": [[1, 1, 5, 1, 5, 5]], "rotation": 10}], {},
+        "must have a box in each row with a `rotation`, got none in row 1",
+    ),
+    "one column in two spellings": (
+        [{"image_id": ONE, "finding": "Edema", "xmin": 1, "XMin": 2, "ymin": 2, "xmax": 3, "ymax": 9}], {},
+        "must have the column `xmin` once, got xmin and XMin",
+    ),
     "a number for a box": ([{"image_id": ONE, "finding": "Edema", "bbox": 5}], {}, "got [5] in row 1"),
     "half a point": (
         [{"image_id": ONE, "finding": "Edema", "segmentation": [[1, 2, 3]]}], {},
@@ -240,7 +282,8 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "answers in words alone": (
         [{"image_id": ONE, "finding": "Edema", "answer": "about (12, 30)"}], {},
-        "a position, a probability, or a column for each finding, got the columns image_id, finding, answer",
+        "must have a position in each row: `xmin, ymin, xmax, ymax`, `bbox`, `x, y`, a cell or a mask, got image_id, "
+        "finding in row 1",
     ),
     "a column that is not there": ([{"image_id": ONE}], {"columns": {"b": "finding"}}, "must name columns of"),
     "an array without ids": (np.zeros((2, 1)), {"labels": ["Edema"]}, "must be given with `labels`"),

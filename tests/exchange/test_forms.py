@@ -315,13 +315,13 @@ def region(kind: str, value: Any, **more: Any) -> dict[str, Any]:
         (region("brushlabels", {"rle": [0, 0, 0, 96, 0]}), "must have brushes that are whole"),
         (region("brushlabels", {"rle": [0] * 20}), "must have brushes of four channels of 4 x 6 pixels, got 0 words"),
         (region("brushlabels", {"rle": [300]}), "must have brushes of bytes"),
-        (region("brushlabels", {"rle": []}, original_width=8), "b has 4 x 6 pixels, got 8 x 6"),
+        (region("brushlabels", {"rle": []}, original_width=8, original_height=6), "b has 4 x 6 pixels, got 8 x 6"),
         (region("rectanglelabels", {"x": 0, "y": 0, "width": 1}), "must have finite numbers as height, got None"),
-        (region("rectanglelabels", {"rotation": 10}), "must have regions that are not rotated"),
+        (region("rectanglelabels", {"x": 0, "y": 0, "width": 50, "height": 50, "rotation": 45}), "rotated by 45"),
         (region("ellipselabels", {}), "must have regions of brush, rectangle, keypoint or polygon labels"),
         ({"type": "brushlabels", "value": {"brushlabels": []}}, "must have regions with one label each"),
         ("brush", "must have an object as region, got 'brush'"),
-        (region("polygonlabels", {"points": [[0, 0], [1, 1]]}), "must have polygons of three points or more"),
+        (region("polygonlabels", {"points": [[0, 0], [1, 1]]}), "a contour must have three points or more, got 2"),
     ],
 )
 def test_a_label_studio_file_that_does_not_fit(given_region: dict[str, Any], match: str, tmp_path: Path) -> None:

@@ -205,6 +205,24 @@ def test_tables_of_other_programs_keep_every_box(root: Path, files: tuple[Path, 
     assert values[0] == pytest.approx(values[1], nan_ok=True)
 
 
+def test_tables_without_positions_are_refused(root: Path) -> None:
+    folder = root / "public"
+    manifest = KIND.questions.read_manifest(folder, "released")
+    image, finding = next(iter(manifest.rows)), manifest.findings[0]
+    box = {"image_id": image, "finding": finding, "XMin": 1, "YMin": 2, "XMax": 5, "YMax": 8, "score": 0.5}
+    (line,) = rb.convert([box], folder, split="released").lines
+    assert line == {"image_id": image, "finding": finding, "box": [1, 2, 4, 6], "score": 0.5}
+    bare = {"image_id": image, "finding": finding, "score": 0.5}
+    for rows, problem in (
+        ([bare], "must have a position in each row.* got image_id, finding, score in row 1"),
+        ([box, bare], "must have a position in each row.* in row 2"),
+        ([{"image_id": image, "finding": finding, "probability": 0.5}], "must have a position in each row"),
+        ([{"image_id": image, finding: 0.5}], r"must have a list of \(box, score\), .*, got 0.5"),
+    ):
+        with pytest.raises(ArgumentError, match=problem):
+            rb.convert(rows, folder, split="released")
+
+
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [

@@ -264,7 +264,7 @@ def test_pictures_that_may_not_be_taken_are_left_or_refused(tmp_path):
     Image.new("L", (8, 6)).save(root / "a" / "1.jpg", exif=turned)
     arguments = ["build", root, "--id-key", tmp_path / "key", "--out", tmp_path / "out"]
     done = CliRunner().invoke(app, list(map(str, arguments)))
-    assert "`picture` must be readable, got rotated by its metadata (EXIF orientation 6)" in str(done.exception)
+    assert "`file` must be a PNG or JPEG file, got rotated by its metadata (EXIF orientation 6)" in str(done.exception)
 
 
 def test_own_findings_and_readers_are_suggested(tmp_path):

@@ -161,7 +161,7 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
         if not isinstance(answer, Mapping) or "abstain" in answer:
             return [self.entry(fields_of("image_id", key, answer))]
         return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
-                for finding, several in answer.items() for one in several]  # fmt: skip
+                for finding, several in answer.items() for one in _several(several)]  # fmt: skip
 
 
 class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "DetectionManifest", "DetectionRows"]):
@@ -337,15 +337,22 @@ Datasets of this kind have the rows of localization, with one box for each insta
 """
 
 
+_DETECTIONS = (
+    "must have a list of (box, score), or of fields of a line, for each finding of an image; torchvision's boxes, "
+    "labels and scores are converted by rb.convert with boxes='xyxy' and `categories`: see docs/detection.md"
+)
+
+
+def _several(detections: object) -> Iterable[object]:
+    if isinstance(detections, str) or not isinstance(detections, Iterable):
+        raise ArgumentError("predictions", _DETECTIONS, repr(detections)[:80])
+    return detections
+
+
 def _fields(one: object) -> Row:
     if isinstance(one, Mapping):
         return dict(one)
     if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
-        rule = (
-            "must have a list of (box, score), or of fields of a line, for each finding of an image; torchvision's "
-            "boxes, labels and scores are converted by rb.convert with boxes='xyxy' and `categories`: see "
-            "docs/detection.md"
-        )
-        raise ArgumentError("predictions", rule, repr(one)[:80])
+        raise ArgumentError("predictions", _DETECTIONS, repr(one)[:80])
     box, score = one
     return {"box": list(box), "score": score}

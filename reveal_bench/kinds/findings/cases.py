@@ -18,6 +18,7 @@ from reveal_bench.kinds.cases import (
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
+from reveal_bench.words import count_text
 
 
 def case_of_study(record: StudyRecord) -> Case:
@@ -86,7 +87,10 @@ def _annotations(
 
 
 def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
-    """Return one prediction per study, with its probabilities or otherwise the labels present. Nothing is lost."""
+    """Return (predictions, losses): one per study, with its probabilities or otherwise the labels present.
+
+    Drawings are lost.
+    """
     predictions = []
     for one in annotations.studies:
         if one.are_probabilities:
@@ -94,7 +98,8 @@ def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], 
         else:
             labels = tuple(label for label in annotations.names if one.values.get(label))
             predictions.append(FindingsPrediction(one.study_id, labels))
-    return predictions, []
+    n = len(annotations.drawings)
+    return predictions, [f"{count_text(n, 'drawing')}: this benchmark asks for labels of studies"] if n else []
 
 
 def label_readings(

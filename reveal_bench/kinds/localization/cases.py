@@ -38,6 +38,7 @@ from reveal_bench.kinds.localization.records import (
 )
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.masks import Rle, encode_mask, pack_masks, pack_regions, rasterize_polygons, union_masks
+from reveal_bench.words import count_text
 
 READER_NAMES = {
     "ground_truth": REFERENCE,
@@ -193,7 +194,13 @@ def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPredictio
         f"{n_boxes} times several boxes of one finding on one image: a prediction has one box, so the one "
         f"with the best score was kept"
     )
-    return predictions, [loss] if n_boxes else []
+    return predictions, [*([loss] if n_boxes else []), *lost_labels(annotations)]
+
+
+def lost_labels(annotations: Annotations) -> list[str]:
+    """Return a sentence that counts labels of studies, for which a location is no answer; [] without labels."""
+    n = len(annotations.studies)
+    return [f"labels of {count_text(n, 'study')}: this benchmark asks for locations"] if n else []
 
 
 def _union(drawings: Sequence[Drawing], size: tuple[int, int]) -> Rle | None:
