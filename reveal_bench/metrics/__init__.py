@@ -282,6 +282,9 @@ _ROWS = (
                "P(highest mark of an image with lesions hits, and scores above the highest mark of an image without) "
                "+ P(equal) / 2",
                "a plain loop", undefined=_NO_NORMAL),
+    _detection("image_auroc", "Image AUROC", "object-CXR 2020; NODE21 2021",
+               "AUROC of the highest mark of the finding on each image, 0 without a mark", "scikit-learn",
+               undefined=_NO_NORMAL),
     _detection("rsna_precision", "RSNA precision", "RSNA Pneumonia Detection Challenge 2018",
                "TP / (TP + FP + FN) of marks at the threshold or above, mean over IoU 0.4 to 0.75 and over images",
                "a plain loop", undefined="no image with a lesion or a mark"),

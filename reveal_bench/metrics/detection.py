@@ -18,6 +18,8 @@ Scores
   unmarked lesion or image is below all marks; ties count half. In wAFROC each image with the finding has equal weight
   (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image free of lesions.
 * LROC: as wAFROC, but an image with the finding has only its highest mark, and only if that mark hits (Swensson 1996).
+* image AUROC: AUROC of the highest mark on each image, wherever it is; an image without a mark scores 0. Undefined
+  without a lesion or without an image free of lesions.
 * at a threshold fixed beforehand: the proportion of lesions found, and false alarms per image.
 * panoptic quality of masks at a threshold, and its factors: recognition, TP / (TP + FP / 2 + FN / 2), and segmentation,
   the mean IoU of the matched masks, whose IoU is above a half (Kirillov et al. 2019).
@@ -49,7 +51,7 @@ FROC_RATES = {
     "froc_8": 8.0,
 }
 """False alarms per image at which sensitivity is reported; CPM is the mean of these sensitivities (LUNA16)."""
-RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc")
+RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc", "image_auroc")
 """Metrics that depend on the order of marks; all other metrics depend on a threshold fixed beforehand."""
 _AT_ONCE = 1 << 22  # largest number of values in memory for a block of replicates
 
@@ -366,6 +368,25 @@ def _areas(matched: Matched) -> Figure:
     return figures
 
 
+def _image_auroc(matched: Matched) -> Figure:
+    """Return how often an image with the finding has a higher score than an image without; ties count half."""
+    score = np.where(np.bincount(matched.mark_image, minlength=matched.n_images) > 0, -np.inf, 0.0)
+    np.maximum.at(score, matched.mark_image, matched.score)
+    has_lesion = np.bincount(matched.lesion_image, minlength=matched.n_images) > 0
+    having, normal = np.flatnonzero(has_lesion), np.flatnonzero(~has_lesion)
+    of_having, of_normal = matched.units[having], matched.units[normal[np.argsort(score[normal], kind="stable")]]
+    competing, place = np.unique(score[having], return_inverse=True)
+    stops = np.column_stack(_ranks(competing, score[normal])).ravel()
+
+    def figures(weights: Weights) -> dict[str, FloatArray]:
+        below = kernels.running_weights(weights, of_normal, stops)
+        drawn = np.take(weights, of_having, axis=1)
+        won = np.take((below[:, 0::2] + below[:, 1::2]) / 2, place, axis=1) * drawn
+        return {"image_auroc": _ratio(won.sum(axis=1), _counted(weights, of_normal) * drawn.sum(axis=1))}
+
+    return figures
+
+
 def _panoptic(detections: Matched) -> Figure:
     """Return panoptic quality and its two factors."""
     counted = detections.score >= detections.threshold
@@ -429,6 +450,7 @@ _FIGURES: dict[str, Callable[[Matched], Figure]] = {
     **dict.fromkeys(("ap_40", "ap_50", "ap"), _average_precisions),
     **dict.fromkeys((*FROC_RATES, "cpm"), _froc),
     **dict.fromkeys(("afroc", "wafroc", "lroc"), _areas),
+    "image_auroc": _image_auroc,
     **dict.fromkeys(("pq", "sq", "rq"), _panoptic),
     **dict.fromkeys(("rsna_precision", "lesion_sensitivity", "false_alarms"), _at_threshold),
 }

@@ -166,7 +166,7 @@ def test_columns_of_100_are_kept_and_wide_cuts_nothing(root: Path, tmp_path: Pat
     words = ("score", tmp_path / "perfect.json", folder, "--resamples", 20)
     assert re.search("finding +n +AP 50 +CPM", call(*words).stdout)
     wide = call(*words, "--wide").stdout
-    assert wide.splitlines()[2].count("100.0") == 16  # all but false alarms
+    assert wide.splitlines()[2].count("100.0") == 17  # all but false alarms
     assert all(METRICS[name].title in wide for name in ("cpm", "froc_8", "rsna_precision"))
     assert "…" not in wide
 
@@ -295,6 +295,8 @@ def test_unknown_findings_are_not_scored() -> None:
     assert figures["false_alarms", "Effusion"] == (1, 3)
     assert figures["false_alarms", "Nodule"] == (1, 3)
     assert figures["lesion_sensitivity", "Effusion"] == (0.5, 2)
+    assert figures["image_auroc", "Effusion"] == (0.5, 3)  # .9 on all of a, b and d
+    assert np.isnan(figures["image_auroc", "Nodule"][0])  # b, which has it, is not scored
     assert figures["froc_05", "Effusion"] == (0, 2)
     assert figures["froc_1", "Effusion"] == (0.5, 2)
     assert np.isnan(figures["ap_50", "Nodule"][0])

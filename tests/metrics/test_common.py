@@ -266,7 +266,7 @@ def adapter(metric: Metric) -> Adapter:
         lesions,
         lambda f, a, b: f(a, b),
         best=lambda references: [[(box, 1.0) for box in boxes] for boxes in references],
-        worst=lambda references: [[([99, 99, 1, 1], 1.0)] for _ in references],
+        worst=lambda references: [[([99, 99, 1, 1], 0.9 if boxes else 1.0)] for boxes in references],
     )
     by_family = {
         "localization": MASKS,

@@ -215,6 +215,48 @@ def test_figures_by_hand() -> None:
     assert figure("rsna_precision") == pytest.approx((1 / 3 + 3 / 8 + 0) / 3)
 
 
+def test_image_auroc_is_that_of_scikit_learn_on_highest_marks() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng, n_undefined = np.random.default_rng(5), 0
+    for _ in range(1000):
+        box, n = [0, 0, 9, 9], int(rng.integers(1, 9))
+        levels = rng.choice([0.0, 0.5, 1.0, rng.random()], 6)
+        marks: Any = [[(box, float(score)) for score in rng.choice(levels, rng.integers(0, 3))] for _ in range(n)]
+        lesions: Any = [[box] * int(k) for k in rng.integers(0, 3, n) * rng.integers(0, 2)]
+        present = [len(boxes) > 0 for boxes in lesions]
+        highest = [max((score for _, score in own), default=0.0) for own in marks]
+        is_defined = len(set(present)) == 2
+        n_undefined += not is_defined
+        expected = roc_auc_score(present, highest) if is_defined else np.nan
+        value = detection_figure(marks, lesions, metric="image_auroc")
+        np.testing.assert_allclose(value, expected, atol=1e-12)
+    assert 100 < n_undefined < 900
+
+
+def test_replicates_of_image_auroc_weigh_images_as_scikit_learn_does() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(6)
+    for world in worlds(rng, 50, ties=True):
+        times = rng.integers(0, 4, world.n)
+        present = np.isin(np.arange(world.n), world.lesions[:, 0])
+        highest = [max(world.marks[world.marks[:, 0] == image, 5], default=0.0) for image in range(world.n)]
+        kept = times > 0
+        if len(set(present[kept])) == 2:
+            expected = roc_auc_score(present, highest, sample_weight=times)
+            assert world.figures(("image_auroc",), times)["image_auroc"] == pytest.approx(expected)
+
+
+def test_image_auroc_ignores_where_marks_are() -> None:
+    """Images with a lesion score .4 (a miss) and 0 (no mark), images without score 0 (a mark), 0 and .4."""
+    away: Any = ([50, 50, 5, 5], 0.4)
+    marks: Any = [[away, ([0, 0, 9, 9], 0.1)], [], [([0, 0, 9, 9], 0.0)], [], [away]]
+    lesions: Any = [[[0, 0, 9, 9]], [[0, 0, 9, 9]], [], [], []]
+    figure = detection_figure(marks, lesions, metric="image_auroc")
+    assert figure == pytest.approx((1 + 1 + 0.5 + 0.5 + 0.5 + 0) / 6)
+
+
 def test_a_hit_by_iou_takes_its_lesion_and_the_best_free_one() -> None:
     lesions = np.array([[0, 0, 10, 10], [2, 0, 10, 10.0]])
     marks = np.array([[0, 0, 10, 10], [0, 0, 10, 10], [0, 0, 10, 10.0]])

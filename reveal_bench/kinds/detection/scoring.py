@@ -50,6 +50,7 @@ _MASKS_AT_ONCE = 256
 _POINTS_ALONE = "detections are points: average precision is not defined, because it needs boxes or masks"
 _BY_BOX = ("ap_40", "ap_50", "ap", "rsna_precision")
 _BY_MASK = ("pq", "sq", "rq")
+_OF_IMAGES = ("false_alarms", "image_auroc")
 _DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == "lesions")
 
 
@@ -339,11 +340,21 @@ class DetectionRows(Rows):
 
 
 def _figures(name: str, values: Sequence[float], replicates: FloatArray, groups: Sequence[Matched]) -> Figures:
-    counted = [group.n_images if name == "false_alarms" else group.n_lesions for group in groups]
+    counted = [group.n_images if name in _OF_IMAGES else group.n_lesions for group in groups]
     n = [0 if math.isnan(value) else count for value, count in zip(values, counted, strict=True)]
-    behind = [group.units if name == "false_alarms" else group.units[group.lesion_image] for group in groups]
-    n_behind = np.array([len(np.unique(units)) for units in behind], np.int64)
-    return Figures(np.array(values), replicates, np.array(n), behind=n_behind)
+    behind = [_n_supporting(name, group) for group in groups]
+    return Figures(np.array(values), replicates, np.array(n), behind=np.array(behind, np.int64))
+
+
+def _n_supporting(name: str, group: Matched) -> int:
+    """Return the number of units that support a metric: those with lesions, for image AUROC the rarer class, or all."""
+    if name == "false_alarms":
+        return len(np.unique(group.units))
+    having = np.unique(group.units[group.lesion_image])
+    if name == "image_auroc":
+        normal = np.setdiff1d(np.arange(group.n_images), group.lesion_image)
+        return min(len(having), len(np.unique(group.units[normal])))
+    return len(having)
 
 
 def _renumbered(kept: BoolArray) -> Hits:
