@@ -18,7 +18,7 @@ from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange import FORMS
-from reveal_bench.exchange.outputs import KNOWN_COLUMNS, BoxForm, Reading, coco_names, read_outputs
+from reveal_bench.exchange.outputs import KNOWN_COLUMNS, BoxForm, Reading, coco_names, coco_sizes, read_outputs
 from reveal_bench.files import parse_json, write_whole
 from reveal_bench.tables import open_table
 
@@ -112,10 +112,10 @@ def convert(
     opened = as_whole_bench(bench, split)
     if form != "table":
         return _drawn(source, opened, form, reader)
-    named, images = _names(instances, categories, first_category)
+    named, images, sizes = _names(instances, categories, first_category)
     if labels is None:
         rows, columns = _of_reader(rows_of(source, [*KNOWN_COLUMNS, *(columns or {})]), dict(columns or {}), reader)
-        reading = Reading(columns, boxes, normalised, named, images, leave_out_unknown)
+        reading = Reading(columns, boxes, normalised, named, images, sizes, leave_out_unknown)
     else:
         if reader is not None:
             raise ArgumentError("reader", "must be omitted, because an array has no readers", repr(reader))
@@ -159,19 +159,20 @@ def _names(
     instances: str | Path | Mapping[str, Any] | None,
     categories: Sequence[str] | Mapping[int, str] | None,
     first_category: int,
-) -> tuple[dict[int, str], dict[int, str]]:
-    """Return (number -> name of the category, number -> name of the image)."""
+) -> tuple[dict[int, str], dict[int, str], dict[int, tuple[Any, Any]]]:
+    """Return (number -> name of the category, number -> name of the image, number -> size of the image)."""
     named: dict[int, str] = {}
     images: dict[int, str] = {}
+    sizes: dict[int, tuple[Any, Any]] = {}
     if instances is not None:
         document = instances if isinstance(instances, Mapping) else _json(Path(instances).read_bytes(), "instances")
         if not isinstance(document, Mapping):
             raise ArgumentError("instances", "must be a COCO dataset", f"a {type(document).__name__}")
-        named, images = coco_names(document)
+        (named, images), sizes = coco_names(document), coco_sizes(document)
     if categories is not None:
         numbered = categories if isinstance(categories, Mapping) else dict(enumerate(categories, start=first_category))
         named = {int(number): name for number, name in numbered.items()}
-    return named, images
+    return named, images, sizes
 
 
 def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -> list[dict[str, Any]]:

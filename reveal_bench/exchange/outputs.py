@@ -77,6 +77,7 @@ class Reading:
     normalised : whether coordinates are fractions of the image's sides
     categories : number of a category -> name of its finding
     images : number of an image -> file name of the image
+    sizes : number of an image -> (width, height) that the COCO dataset states; None where it states none
     leave_out_unknown : whether rows about images or studies outside the split are left out and counted, instead of
         refused
     """
@@ -86,6 +87,7 @@ class Reading:
     normalised: bool = False
     categories: Mapping[int, str] = field(default_factory=dict)
     images: Mapping[int, str] = field(default_factory=dict)
+    sizes: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
     leave_out_unknown: bool = False
 
 
@@ -118,6 +120,11 @@ def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, s
     if not any(named):
         raise ArgumentError("instances", "must be a COCO dataset with `images` or `categories`", ", ".join(document))
     return named[0], named[1]
+
+
+def coco_sizes(document: Mapping[str, Any]) -> dict[int, tuple[Any, Any]]:
+    """Return number -> (width, height) of the images in a file that :func:`coco_names` accepts; None if missing."""
+    return {row["id"]: (row.get("width"), row.get("height")) for row in document.get("images") or []}
 
 
 def read_outputs(
@@ -349,7 +356,18 @@ class _Reader:
         case_id = self._ids[value]
         if case_id is None:
             self._unknown_ids[repr(value)] += 1
+        elif value not in self._entries:
+            self._check_size(case_id, self._reading.sizes.get(_number(value), (None, None)))
         return case_id
+
+    def _check_size(self, case_id: str, size: tuple[Any, Any]) -> None:
+        """Raise an ArgumentError if a COCO dataset states another size of an image, whose boxes are then wrong."""
+        entry = self._entries[case_id]
+        own = entry.get("width"), entry.get("height")
+        if self._reading.normalised or None in own or size in (own, (None, None)):
+            return
+        rule = f"must have images at full size, {case_id} has {own[0]} x {own[1]} pixels"
+        raise ArgumentError("instances", rule, f"{size[0]} x {size[1]}")
 
     def _found_id(self, value: Any, known: Mapping[str, Any]) -> str | None:
         text = value

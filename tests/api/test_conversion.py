@@ -68,7 +68,8 @@ BOXES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         [{"image_id": 7, "category_id": 17, "bbox": [8, 16, 24, 32], "area": 768, "iscrowd": 0}],
         {
             "instances": {
-                "images": [{"id": 7, "file_name": f"{ONE}.jpg"}, {"id": 8, "file_name": f"{TWO}.jpg"}],
+                "images": [{"id": 7, "file_name": f"{ONE}.jpg", "width": 64, "height": 48},
+                           {"id": 8, "file_name": f"{TWO}.jpg"}],
                 "categories": [{"id": 17, "name": "Edema"}],
             }
         },
@@ -249,6 +250,11 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a box with a blank cell": (
         [{"image_id": one, "finding": "Edema", "xmin": 1, "ymin": 2, "xmax": 3} | more
          for one, more in ((TWO, {"ymax": 9}), (ONE, {}))], {}, "got [1, 2, 3, None] in row 2"
+    ),
+    "a COCO dataset of resized images": (
+        [{"image_id": 7, "category_id": "Edema", "bbox": [1, 2, 3, 4]}],
+        {"instances": {"images": [{"id": 7, "file_name": ONE, "width": 48, "height": 64}], "categories": []}},
+        f"must have images at full size, {ONE} has 64 x 48 pixels, got 48 x 64",
     ),
     "a rotation in words": (
         [{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 8], "rotation": "left"}], {},
