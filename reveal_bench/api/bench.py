@@ -12,7 +12,7 @@ computes from the full path and file times and which is therefore unique.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -277,6 +277,20 @@ def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] =
         if error.argument != "source":
             raise
         raise ArgumentError("bench", error.rule, error.value, error.others) from None
+
+
+def as_asked_bench(bench: AnyBench, split: str | None = None, *, runs: Collection[Any]) -> Bench:
+    """Return `bench` as :func:`as_bench` does, restricted to the questions that all runs among `runs` asked.
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`as_bench`, or if no question was asked by all runs.
+    """
+    from reveal_bench.evaluation.asked_part import select_asked
+
+    opened = as_bench(bench, split, runs=runs)
+    return replace(opened, selection=select_asked(opened.dataset, opened.split, runs).selection)
 
 
 def _download(name: str, revision: str | None) -> Path:

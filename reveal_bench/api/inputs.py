@@ -27,7 +27,7 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.kind import AnyKind
@@ -69,7 +69,7 @@ def lint(
     """
     name = name_of(predictions, "predictions") if name is None else name
     options = LintOptions(grid, allow_missing, any_scale=True, name=name)
-    return lint_inputs(predictions, as_bench(bench, split, runs=[predictions]), options, "predictions")
+    return lint_inputs(predictions, as_asked_bench(bench, split, runs=[predictions]), options, "predictions")
 
 
 def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) -> LintReport:

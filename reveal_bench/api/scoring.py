@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.api.comparison_tables import Comparisons, Ranking
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
 from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, beside_published
@@ -131,7 +131,7 @@ def score_with(
 ) -> Scores:
     """Score predictions like :func:`score`, with the options in one object."""
     name = name_of(predictions, "predictions") if name is None else name
-    opened = as_bench(bench, split, runs=[predictions])
+    opened = as_asked_bench(bench, split, runs=[predictions])
     if published and opened.part:
         raise ArgumentError("published", "must be omitted for a selection of questions", str(opened))
     if by is None and bands is not None:
@@ -332,7 +332,7 @@ def compare_with(
     judged_by = _margin(margin, equivalence, relative)
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
-    opened, names = as_bench(bench, split, runs=[a, b]), two_names(a, b)
+    opened, names = as_asked_bench(bench, split, runs=[a, b]), two_names(a, b)
     options = replace(options, part=opened.part)
     one, other = scored = [
         score_inputs(system, opened, once(options), argument=argument, name=name, ratings=ratings)
@@ -432,7 +432,7 @@ def rank_with(
         rule = "must be a mapping of names to predictions, or a folder of prediction files"
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
     inputs = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
-    opened = as_bench(bench, split, runs=inputs.values())
+    opened = as_asked_bench(bench, split, runs=inputs.values())
     options = replace(options, part=opened.part)
     ratings = read_ratings_given(ratings, opened.split)
     scored = {

@@ -69,14 +69,23 @@ class Selection:
     ----------
     findings : findings asked, in the benchmark's order; None for all
     keys : ids of the images, studies or tasks asked; None for all
+    pairs : pairs (image_id, finding) asked, if only some findings of an image are asked; None for no such limit
     """
 
     findings: tuple[str, ...] | None = None
     keys: frozenset[str] | None = None
+    pairs: frozenset[tuple[str, str]] | None = None
 
     def has(self, key: str) -> bool:
         """Return True if the image, study or task with this id is asked."""
         return self.keys is None or key in self.keys
+
+    def findings_of(self, key: str, findings: Sequence[str]) -> list[str]:
+        """Return those of the `findings` that are asked about an image."""
+        if not self.has(key):
+            return []
+        chosen = findings if self.findings is None else [one for one in findings if one in self.findings]
+        return [one for one in chosen if self.pairs is None or (key, one) in self.pairs]
 
 
 WHOLE_SPLIT = Selection()
@@ -107,17 +116,21 @@ class OpenFolder(os.PathLike[str]):
     def part(self, split: str, items: str) -> str:
         """Return a text that names the asked part of a split, such as "5 of 14 findings"; empty for the whole split.
 
-        For selected ids, the text contains a digest of them, so that two parts of the same size differ.
+        For selected ids or questions, the text contains a digest of them, so that two parts of the same size differ.
 
         Parameters
         ----------
         items : name of the rows in ``manifest/benchmark.json``, such as "images"
         """
-        findings, keys = self.selection.findings, self.selection.keys
+        findings, keys, pairs = self.selection.findings, self.selection.keys, self.selection.pairs
         parts = [] if findings is None else [f"{len(findings)} of {count_text(len(self.info.findings), 'finding')}"]
         if keys is not None:
-            digest = sha256("\n".join(sorted(keys)).encode()).hexdigest()[:8]
-            parts.append(f"{len(keys):,} of {self.info.splits[split][f'n_{items}']:,} {items} (ids {digest})")
+            counts = self.info.splits[split]
+            ids = keys if pairs is None else map("|".join, pairs)
+            digest = sha256("\n".join(sorted(ids)).encode()).hexdigest()[:8]
+            if pairs is not None:
+                parts.append(f"{len(pairs):,} of {counts['n_asked']:,} questions")
+            parts.append(f"{len(keys):,} of {counts[f'n_{items}']:,} {items} (ids {digest})")
         return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,8 +24,12 @@ from reveal_bench.predictions.report import ProblemLog, escape
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
-_BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers.jsonl"}
+_TRANSCRIPT = "transcript.jsonl"
+_RUN_FILE = re.compile(r"predictions(-\d+)?\.jsonl")
+_BESIDE = {"submission.json", _RUN, _TRANSCRIPT, "summary.json", "answers.jsonl"}
 """Names of files that are not predictions but may be in the same folder, for example in a run folder."""
+_BESIDE_MAPS = re.compile(r".*\.(jsonl|json|csv|tsv|parquet)\.(options\.json|tuning\.csv|gates\.csv)")
+"""Names of the files that `saliency` writes beside its predictions."""
 _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
 _CHUNK = 1 << 20
@@ -83,15 +88,50 @@ def split_of_runs(inputs: Iterable[Any]) -> str | None:
     ArgumentError
         If the runs answered different splits.
     """
-    paths = [Path(one) for one in inputs if isinstance(one, str | Path)]
-    splits = {_split_of((path if path.is_dir() else path.parent) / _RUN) for path in paths} - {None}
+    runs = [_run_of(Path(one)) for one in inputs if isinstance(one, str | Path)]
+    splits = {str(run["split"]) for run in runs if run is not None}
     if len(splits) > 1:
-        raise ArgumentError("split", "must be the same for all runs", ", ".join(sorted(map(str, splits))))
+        raise ArgumentError("split", "must be the same for all runs", ", ".join(sorted(splits)))
     return next(iter(splits), None)
 
 
-def _split_of(record: Path) -> str | None:
-    """Return the split in a run's ``run.json``; None if reveal-bench did not write that file."""
+def questions_of_run(path: Path, split: str, key: str) -> frozenset[tuple[str, str | None]] | None:
+    """Return the questions that a run asked, if they are only a part of its split.
+
+    Parameters
+    ----------
+    path : run folder, or its prediction file
+    split : split to score; runs of other splits are ignored
+    key : name of the field with the id of an image, study or task
+
+    Returns
+    -------
+    (id, finding) of each question, answered or not; the finding is None if a question is about all findings. None if
+    `path` is not a run's file, or its run asked everything.
+
+    Raises
+    ------
+    ValueError
+        If the run's transcript is damaged; the message names file and line.
+    """
+    folder, run = path if path.is_dir() else path.parent, _run_of(path)
+    transcript = folder / _TRANSCRIPT
+    is_own_file = path.is_dir() or _RUN_FILE.fullmatch(path.name)
+    if run is None or run["split"] != split or not is_own_file or not transcript.is_file():
+        return None
+    asked = set()
+    for number, line in enumerate(transcript.read_bytes().splitlines(), start=1):
+        try:
+            outcome = json.loads(line)
+            asked.add((outcome[key], outcome.get("finding")))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{transcript}:{number}: not a line of a transcript: {error!r}") from None
+    return frozenset(asked) if len(asked) < run["n_questions"] else None
+
+
+def _run_of(path: Path) -> dict[str, Any] | None:
+    """Return ``run.json`` of a run folder or of a file in one; None if reveal-bench did not write that file."""
+    record = (path if path.is_dir() else path.parent) / _RUN
     if not record.is_file():
         return None
     try:
@@ -101,7 +141,7 @@ def _split_of(record: Path) -> str | None:
     is_ours = (
         isinstance(document, dict) and {"benchmark", "benchmark_version", "split", "n_questions"} <= document.keys()
     )
-    return str(document["split"]) if is_ours else None
+    return document if is_ours else None
 
 
 def prediction_files(directory: Path) -> dict[str, Path]:
@@ -132,7 +172,8 @@ def prediction_files(directory: Path) -> dict[str, Path]:
 
 
 def _is_prediction_file(path: Path) -> bool:
-    return path.is_file() and path.name not in _BESIDE and stem_of(path) != path.name
+    is_other = path.name in _BESIDE or _BESIDE_MAPS.fullmatch(path.name)
+    return path.is_file() and not is_other and stem_of(path) != path.name
 
 
 def open_source(path: Path, limits: Limits, name: str | None = None) -> tuple[ProblemLog, bytes | None]:

@@ -221,9 +221,7 @@ def read_manifest(folder: AnyFolder, split: str) -> ImageManifest:
     entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet", at_once=4096)
     rows = {}
     for row in entries:
-        asked = row["asked"] if selection.has(row["image_id"]) else ()
-        if selection.findings is not None:
-            asked = [finding for finding in asked if finding in selection.findings]
+        asked = selection.findings_of(row["image_id"], row["asked"])
         row |= {"view": intern(row["view"]), "asked": tuple(map(intern, asked))}
         rows[row["image_id"]] = ManifestRow(**row)
     return ImageManifest(info.benchmark, info.version, split, info.grid, info.findings, rows, selection.findings)
@@ -252,6 +250,7 @@ def each_localization(
 ) -> Iterator[LocalizationRecord]:
     """Yield the records of :func:`read_localization`, with only a few images in memory at a time."""
     opened = open_split(folder, split)
+    selection = opened.selection
     shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
@@ -260,9 +259,10 @@ def each_localization(
         how = {"leave_out": ["image"], "at_once": 16}
     for shard in shards:
         for row in read_rows(shard, **how):
-            if opened.selection.has(row["image_id"]):
+            if selection.has(row["image_id"]):
                 record = _record_from_row(row, opened.info.findings)
-                yield record if opened.selection.findings is None else _with_findings(record, opened.findings)
+                asked = selection.findings_of(row["image_id"], opened.findings)
+                yield record if len(asked) == len(opened.info.findings) else _with_findings(record, asked)
 
 
 def _with_findings(record: LocalizationRecord, findings: Sequence[str]) -> LocalizationRecord:
