@@ -126,6 +126,7 @@ class Ranking(TableResult):
     left_out : names of systems without `metric`
     resampling : number of replicates, unit and seed
     by_group : group of findings -> ranking by the group's macro; empty without groups
+    empty : names of systems without any prediction, which are not ranked
     """
 
     ranked: Sequence[RankedSystem]
@@ -134,6 +135,7 @@ class Ranking(TableResult):
     left_out: Sequence[str]
     resampling: Resampling
     by_group: Mapping[str, Sequence[RankedSystem]] = field(default_factory=dict)
+    empty: Sequence[str] = ()
 
     @property
     def records(self) -> list[dict[str, Any]]:

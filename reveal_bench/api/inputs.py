@@ -31,7 +31,7 @@ from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.predictions.files import prediction_file, stem_of
+from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintReport
 
@@ -91,13 +91,19 @@ def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) 
         path = prediction_file(Path(inputs))
         if not path.exists():
             raise ArgumentError(argument, f"must be {FORMS}", f"{str(inputs)!r}, where there is no file")
-        return lint_file(path, bench.dataset, bench.split, replace(options, name=None))
+        return lint_file(path, bench.dataset, bench.split, replace(options, name=_file_name(path, options.name)))
     text, form = _written(inputs, bench.kind, argument)
     with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
         path = Path(folder) / "predictions"
         path.write_bytes(text)
         report = lint_file(path, bench.dataset, bench.split, options)
     return replace(report, format=form) if form else report
+
+
+def _file_name(path: Path, system: str | None) -> str:
+    """Return a file's name for messages; files in run folders have the same name, so it includes the folder's."""
+    folder = path.absolute().parent.name
+    return f"{folder}/{path.name}" if system == folder else path.name
 
 
 def name_of(inputs: Any, default: str) -> str:
@@ -108,6 +114,8 @@ def name_of(inputs: Any, default: str) -> str:
     if not isinstance(inputs, str | Path):
         return str(getattr(getattr(inputs, "info", None), "model", default))
     path = Path(inputs)
+    if is_run_file(path):
+        return path.absolute().parent.name
     return path.name if path.is_dir() else stem_of(path)
 
 

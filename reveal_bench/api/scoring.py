@@ -19,7 +19,7 @@ from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.patient_groups import group_patients
 from reveal_bench.evaluation.reader_reference import score_against_readers
 from reveal_bench.evaluation.relative_decrease import published_decreases
-from reveal_bench.evaluation.score import ScoredFile, resolve_options, score_report
+from reveal_bench.evaluation.score import LintError, ScoredFile, resolve_options, score_report
 from reveal_bench.evaluation.subgroups import score_subgroups
 from reveal_bench.kinds.kind import AnyKind, Readings
 from reveal_bench.kinds.options import ScoringOptions
@@ -435,11 +435,17 @@ def rank_with(
     opened = as_asked_bench(bench, split, runs=inputs.values())
     options = replace(options, part=opened.part)
     ratings = read_ratings_given(ratings, opened.split)
-    scored = {
-        name: score_inputs(system, opened, once(options), argument="systems", name=name,
-                           ratings=_ratings_of(ratings, name))
-        for name, system in inputs.items()
-    }  # fmt: skip
+    scored, empty = {}, []
+    for name, system in inputs.items():
+        own = _ratings_of(ratings, name)
+        try:
+            scored[name] = score_inputs(system, opened, once(options), argument="systems", name=name, ratings=own)
+        except LintError as error:
+            if any(problem.rule != "empty-file" for problem in error.report.problems):
+                raise
+            empty.append(name)
+    if not scored:
+        raise ArgumentError("systems", "must have predictions", f"only empty files: {', '.join(empty)}")
     by = _default_metric(opened.kind, scored) if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
@@ -449,7 +455,7 @@ def rank_with(
     groups = next(iter(scored.values())).options.finding_groups or {}
     by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
     left_out = [name for name in scored if name not in applying]
-    return Ranking(ranked, scored, by, left_out, options.resampling, by_group)
+    return Ranking(ranked, scored, by, left_out, options.resampling, by_group, empty)
 
 
 def _default_metric(kind: AnyKind, scored: Mapping[str, ScoredFile]) -> str:

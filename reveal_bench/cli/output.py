@@ -42,6 +42,9 @@ Findings = Annotated[
     str | None, typer.Option(help="Only ask about these findings or groups of findings, separated by commas.")
 ]
 Subset = Annotated[Path | None, typer.Option(help="Only ask about images, studies or tasks with ids in this file.")]
+FirstItems = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Only ask about the first images, studies or tasks.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
 Metadata = Annotated[Path | None, typer.Option(help="submission.json with `thresholds` to apply; without it, 0.5.")]
@@ -99,16 +102,21 @@ def print_tables(result: TablesResult) -> None:
 
 
 def asked_part(
-    folder: Path, split: str | None, findings: str | None, subset: Path | None, runs: Iterable[Path]
+    folder: Path,
+    split: str | None,
+    findings: str | None,
+    subset: Path | None,
+    limit: int | None,
+    runs: Iterable[Path],
 ) -> Path | Bench:
-    """Return the folder itself, or the benchmark with the part that ``--findings`` and ``--subset`` select.
+    """Return the folder, or the benchmark with the part that ``--findings``, ``--subset`` and ``--limit`` select.
 
     Parameters
     ----------
     subset : file with an id on each line; blank lines are ignored
     runs : prediction files or run folders, which may determine the split
     """
-    if findings is None and subset is None:
+    if findings is None and subset is None and limit is None:
         return folder
     from reveal_bench.api.bench import as_bench
 
@@ -117,7 +125,7 @@ def asked_part(
         if subset is None
         else [line.strip() for line in subset.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     )
-    return as_bench(folder, split, runs=runs).select(findings, ids=ids)
+    return as_bench(folder, split, runs=runs).select(findings, ids=ids, limit=limit)
 
 
 def format_of(form: OutputFormat | None, as_json: bool) -> OutputFormat:

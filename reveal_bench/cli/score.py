@@ -19,6 +19,7 @@ from reveal_bench.cli.output import (
     AsJson,
     FindingGroups,
     Findings,
+    FirstItems,
     Folder,
     Format,
     GridSize,
@@ -117,6 +118,7 @@ def lint(
     split: Split = None,
     findings: Findings = None,
     subset: Subset = None,
+    limit: FirstItems = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     every: Annotated[bool, typer.Option("--all", help="Show every problem instead of one line per rule.")] = False,
@@ -125,7 +127,7 @@ def lint(
     """Check a prediction file against the public manifest, and list all problems with line numbers."""
     from reveal_bench import api
 
-    asked = terminal.asked_part(folder, split, findings, subset, [file])
+    asked = terminal.asked_part(folder, split, findings, subset, limit, [file])
     report = api.lint(file, asked, split=split, grid=grid, allow_missing=allow_missing)
     most = len(report.problems) if every else 50
     typer.echo((report.to_json() if as_json else report.render(most, every=every)).rstrip())
@@ -139,6 +141,7 @@ def score(
     split: Split = None,
     findings: Findings = None,
     subset: Subset = None,
+    limit: FirstItems = None,
     allow_missing: AllowMissing = False,
     missing: Missing = None,
     criterion: Annotated[
@@ -220,7 +223,7 @@ def score(
     )
     result = score_with(
         file,
-        terminal.asked_part(folder, split, findings, subset, [file]),
+        terminal.asked_part(folder, split, findings, subset, limit, [file]),
         options,
         split=split,
         ratings=ratings,
@@ -372,6 +375,7 @@ def compare(
     split: Split = None,
     findings: Findings = None,
     subset: Subset = None,
+    limit: FirstItems = None,
     metric: Annotated[str | None, typer.Option(help="Metric to compare; by default all that apply.")] = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="Show the relative decrease (B - A) / B instead of A - B.")
@@ -419,7 +423,7 @@ def compare(
         missing=missing,
         finding_groups=finding_groups or None,
     )
-    asked = terminal.asked_part(folder, split, findings, subset, [file_a, file_b])
+    asked = terminal.asked_part(folder, split, findings, subset, limit, [file_a, file_b])
     systems: list[Path | Scores] = [file_a, file_b]
     if own_thresholds:
         systems = [_at_own_thresholds(file, asked, options, split=split, ratings=ratings) for file in (file_a, file_b)]
@@ -467,6 +471,7 @@ def rank(
     split: Split = None,
     findings: Findings = None,
     subset: Subset = None,
+    limit: FirstItems = None,
     metric: Annotated[
         str | None, typer.Option(help="Metric to rank by; by default the leaderboard's.", show_default=False)
     ] = None,
@@ -492,15 +497,19 @@ def rank(
     options = ScoringOptions(
         resamples, seed, unit, interval, grid, allow_missing=allow_missing, finding_groups=finding_groups or None
     )
-    asked = terminal.asked_part(folder, split, findings, subset, files.values())
+    asked = terminal.asked_part(folder, split, findings, subset, limit, files.values())
     systems: dict[str, Path | Scores] = dict(files)
     if own_thresholds:
         systems = {
-            name: _at_own_thresholds(file, asked, options, split=split, ratings=ratings) for name, file in files.items()
+            name: _at_own_thresholds(file, asked, options, split=split, ratings=ratings)
+            if file.stat().st_size
+            else file
+            for name, file in files.items()
         }
     result = rank_with(systems, asked, options, split=split, metric=metric, ratings=ratings)
-    for name, file in files.items():
-        _warn_of(file, result.scored[name], own_thresholds)
+    for name, scored in result.scored.items():
+        _warn_of(files[name], scored, own_thresholds)
+    terminal.warn([f"{files[name]} is not ranked: the file contains no predictions" for name in result.empty])
     terminal.warn(
         [f"{files[name]} is not ranked: {result.metric!r} does not apply to this file" for name in result.left_out]
     )

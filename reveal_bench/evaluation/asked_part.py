@@ -1,4 +1,4 @@
-"""Restrict a split to the questions that runs asked, so that questions that were never asked do not count as misses."""
+"""Questions that runs asked: others are not scored, and questions without a usable answer are misses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import OpenFolder
+from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.kinds.parts import Manifest
 from reveal_bench.predictions.files import questions_of_run
+from reveal_bench.predictions.report import LintProblem, LintReport
+from reveal_bench.words import count_text
 
 
 def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> OpenFolder:
@@ -34,8 +38,7 @@ def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> Open
     parts = [part for part in asked if part]
     if not parts:
         return dataset
-    entries = kind.questions.manifest_entries(kind.questions.read_manifest(dataset, split))
-    questions = {(entry[kind.key], finding) for entry in entries for finding in entry["asked"]}
+    questions = set(_questions(kind, kind.questions.read_manifest(dataset, split)))
     common = {
         (key, finding)
         for key, finding in questions
@@ -50,3 +53,29 @@ def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> Open
     return replace(
         dataset, selection=replace(dataset.selection, keys=keys, pairs=frozenset(common) if is_cut else None)
     )
+
+
+def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) -> LintReport | None:
+    """Return the report on the empty file of a run without any usable answer; None for other files.
+
+    Parameters
+    ----------
+    name : name of the file in the report
+    manifest : questions asked
+    """
+    if path.stat().st_size or not questions_of_run(path, manifest.split, kind.key):
+        return None
+    pairs = _questions(kind, manifest)
+    if not kind.questions.uses_grid:  # only a localization has several questions about a row
+        pairs = [(key, "") for key in dict.fromkeys(key for key, _ in pairs)]
+    message = f"the run has no usable answer to {count_text(len(pairs), 'question')}"
+    hint = "questions without an answer are misses"
+    problem = LintProblem("warning", name, None, "", "no-answers", "", message, hint)
+    missing, n_questions = tuple(pairs), len(pairs)
+    return LintReport(name, "jsonl", 0, (problem,), (), missing, {}, allow_missing=True, n_questions=n_questions)
+
+
+def _questions(kind: AnyKind, manifest: Manifest) -> list[tuple[str, str]]:
+    """Return (id, finding) of every question."""
+    entries = kind.questions.manifest_entries(manifest)
+    return [(entry[kind.key], finding) for entry in entries for finding in entry["asked"]]

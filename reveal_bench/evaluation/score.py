@@ -196,7 +196,14 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
     """
     folder = open_folder(folder)
     kind = KINDS[folder.info.kind]
-    report = kind.predictions.lint(path, kind.questions.read_manifest(folder, split), options)
+    manifest = kind.questions.read_manifest(folder, split)
+    if not path.stat().st_size:
+        from reveal_bench.evaluation.asked_part import unanswered_report
+
+        unanswered = unanswered_report(path, options.name or path.name, kind, manifest)
+        if unanswered is not None:
+            return unanswered
+    report = kind.predictions.lint(path, manifest, options)
     if not any(problem.rule in _UNKNOWN_KEYS for problem in report.problems):
         return report
     home = ids_of_other_splits(folder, split)

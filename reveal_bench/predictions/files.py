@@ -95,8 +95,13 @@ def split_of_runs(inputs: Iterable[Any]) -> str | None:
     return next(iter(splits), None)
 
 
+def is_run_file(path: Path) -> bool:
+    """Return True if `path` is a prediction file in a run folder."""
+    return _RUN_FILE.fullmatch(path.name) is not None and (path.parent / _RUN).is_file()
+
+
 def questions_of_run(path: Path, split: str, key: str) -> frozenset[tuple[str, str | None]] | None:
-    """Return the questions that a run asked, if they are only a part of its split.
+    """Return the questions that a run asked, answered or not.
 
     Parameters
     ----------
@@ -106,18 +111,17 @@ def questions_of_run(path: Path, split: str, key: str) -> frozenset[tuple[str, s
 
     Returns
     -------
-    (id, finding) of each question, answered or not; the finding is None if a question is about all findings. None if
-    `path` is not a run's file, or its run asked everything.
+    (id, finding) of each question; the finding is None if a question is about all findings. None if `path` is not a
+    run's file.
 
     Raises
     ------
     ValueError
         If the run's transcript is damaged; the message names file and line.
     """
-    folder, run = path if path.is_dir() else path.parent, _run_of(path)
-    transcript = folder / _TRANSCRIPT
-    is_own_file = path.is_dir() or _RUN_FILE.fullmatch(path.name)
-    if run is None or run["split"] != split or not is_own_file or not transcript.is_file():
+    run = _run_of(path) if path.is_dir() or _RUN_FILE.fullmatch(path.name) else None
+    transcript = (path if path.is_dir() else path.parent) / _TRANSCRIPT
+    if run is None or run["split"] != split or not transcript.is_file():
         return None
     asked = set()
     for number, line in enumerate(transcript.read_bytes().splitlines(), start=1):
@@ -126,7 +130,7 @@ def questions_of_run(path: Path, split: str, key: str) -> frozenset[tuple[str, s
             asked.add((outcome[key], outcome.get("finding")))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{transcript}:{number}: not a line of a transcript: {error!r}") from None
-    return frozenset(asked) if len(asked) < run["n_questions"] else None
+    return frozenset(asked)
 
 
 def _run_of(path: Path) -> dict[str, Any] | None:

@@ -146,13 +146,11 @@ class RunReport:
                     words = f"{run.label} leaves {run.n_missing:,} questions without a prediction"
                     warnings.append(f"{words}: {self.unanswered}")
                 continue
-            info, n_left = run.run.info, run.run.summary.by_status.get("not_asked", 0)
-            if info.n_asked < info.n_questions:
-                words = f"{run.label} asked {info.n_asked:,} of {info.n_questions:,} questions"
-                warnings.append(f"{words}: questions not asked are {self.unanswered}")
+            n_left = run.run.summary.by_status.get("not_asked", 0)
             if n_left:
-                words = f"{run.label} is not finished: {n_left:,} questions were not asked"
-                warnings.append(f"{words} and are {self.unanswered}")
+                warnings.append(f"{run.label} is not finished: {n_left:,} questions were not asked")
+        if self.split.part:
+            warnings.append(f"scores are over the questions that every run asked: {self.split.part}")
         lacking = missing_glyphs(run.label for run in self.runs)
         if lacking:
             warnings.append(f"PNG figures show boxes for {lacking}: give such runs another LABEL=PATH")
@@ -246,6 +244,9 @@ def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
     """Yield tables of published results and the runs' scores, one per metric, and reasons for omitted rows."""
     rows = read_reference_rows(split.info.benchmark)
     if not rows:
+        return
+    if split.part:
+        yield Text("Not comparable with published rows, because only a part of the split was asked.")
         return
     whole = explain_not_comparable(rows, split.info, split.name)
     if whole:

@@ -15,10 +15,11 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.evaluation.asked_part import select_asked, unanswered_report
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, OpenFolder, check_split, read_folder_info
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
@@ -33,11 +34,17 @@ MOST_LABEL = 200
 
 @dataclass(frozen=True)
 class Split:
-    """The dataset split that all runs answer, with its references."""
+    """The dataset split that all runs answer, with the references of the questions that all runs asked."""
 
     folder: Path
     info: FolderInfo
     name: str
+    dataset: OpenFolder
+
+    @property
+    def part(self) -> str:
+        """Description of the questions that all runs asked; empty if they asked the whole split."""
+        return self.dataset.part(self.name, self.kind.items)
 
     @property
     def kind(self) -> AnyKind:
@@ -47,17 +54,18 @@ class Split:
     @cached_property
     def records(self) -> Sequence[Any]:
         """References of the split."""
-        return self.kind.data.read_records(self.folder, self.name)
+        return self.kind.data.read_records(self.dataset, self.name)
 
     @cached_property
     def manifest(self) -> Any:
         """Questions of the split."""
-        return self.kind.questions.read_manifest(self.folder, self.name)
+        return self.kind.questions.read_manifest(self.dataset, self.name)
 
     @property
     def description(self) -> str:
-        """Benchmark, version and split, in words."""
-        return f"{self.info.benchmark} {self.info.version}, split {self.name}"
+        """Benchmark, version, split and part of the split, in words."""
+        part = f", {self.part}" if self.part else ""
+        return f"{self.info.benchmark} {self.info.version}, split {self.name}{part}"
 
     @property
     def title(self) -> str:
@@ -110,7 +118,9 @@ def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None
     info = read_folder_info(folder)
     if split is None:
         split = _only_split(info, [read_run(path).info.split for _, path in runs if Path(path).is_dir()])
-    opened = Split(Path(folder), info, split)
+    check_split(info, folder, split)
+    dataset = select_asked(OpenFolder(Path(folder), info), split, [path for _, path in runs])
+    opened = Split(Path(folder), info, split, dataset)
     _ = opened.records  # read references now, so that problems of the dataset folder are reported before those of runs
     return opened
 
@@ -238,11 +248,9 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file} is missing: the run folder is damaged")
-        if run is not None and not file.read_bytes().strip():  # an empty file: no question was answered
-            predictions.append(())
-            n_missing += run.info.n_questions
-            continue
-        report = split.kind.predictions.lint(file, split.manifest, LintOptions(grid, allow_missing=True))
+        report = unanswered_report(file, file.name, split.kind, split.manifest)
+        if report is None:
+            report = split.kind.predictions.lint(file, split.manifest, LintOptions(grid, allow_missing=True))
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

@@ -417,7 +417,8 @@ def score_localization(
         columns_of["mask_iou"][~has_mask] = np.nan
     masks_compared = has_mask.any() and is_mask.any()
     left_out = [_NO_MASKS] if has_mask.any() and not masks_compared else []
-    applies = {"answer": has_any.any(), "mask": masks_compared, "box": has_box.any(), "": True}
+    # Without any prediction, as in a run whose questions were all refused, every case is a miss
+    applies = {"answer": has_any.any() or not predictions, "mask": masks_compared, "box": has_box.any(), "": True}
     return CaseRows(
         findings=tuple(findings),
         **columns,
