@@ -32,7 +32,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationRecord
-from reveal_bench.kinds.localization.scoring import list_cases
+from reveal_bench.kinds.localization.references import list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.localization import cell_coverage
 from reveal_bench.reports.run_errors import CaseError, ReviewKey, reading_order

@@ -3,7 +3,7 @@
 Conventions
 -----------
 A case is an image and a finding with a reference in the split
-(:func:`~reveal_bench.kinds.localization.scoring.list_cases`). Predictions are assigned to cells as in scoring
+(:func:`~reveal_bench.kinds.localization.references.list_cases`). Predictions are assigned to cells as in scoring
 (:mod:`reveal_bench.kinds.localization.scoring`). If a prediction has several points, its cell is the one that the
 reference covers most. A case therefore is a full hit exactly if its `grid_hit` is 1.
 
@@ -42,7 +42,7 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.points import cells_of, points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.kinds.localization.scoring import Reference, list_cases
+from reveal_bench.kinds.localization.references import Reference, list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
 from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals

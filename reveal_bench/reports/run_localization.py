@@ -24,7 +24,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationRecord
-from reveal_bench.kinds.localization.scoring import list_cases
+from reveal_bench.kinds.localization.references import list_cases
 from reveal_bench.masks import BoolMask, pack_regions
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.scales import intervals_text

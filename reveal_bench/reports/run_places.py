@@ -39,7 +39,7 @@ from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.points import points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.kinds.localization.scoring import list_cases
+from reveal_bench.kinds.localization.references import list_cases
 from reveal_bench.masks import pack_masks, pack_regions
 from reveal_bench.metrics.localization import cell_coverage, hit_cells
 from reveal_bench.reports.figures import BarGroup

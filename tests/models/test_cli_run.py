@@ -58,7 +58,8 @@ def test_what_it_says_next_works(ran: tuple[Path, PlayedModel, str], truth: Trut
     document = json.loads(call(*line.removeprefix("score: reveal-bench ").split(), "--json").stdout)
     rows = [row for row in document["estimates"] if row["metric"] == "grid_hit" and row["finding"] != "macro"]
     hits = sum(round(row["value"] * row["n"]) for row in rows if row["n"])
-    assert sum(row["n"] for row in rows) == len(truth.questions)
+    assert sum(row["n"] for row in rows) == ASKED
+    assert document["protocol"]["part"].startswith(f"{ASKED} of {len(truth.questions)} questions, ")
     assert hits == ASKED - 1
 
 
@@ -204,19 +205,23 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
 def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
     asked = ("--allow-missing", "--resamples", 1, "--published", "--metric", "grid_hit")
     refused = call("score", ran[0], films, *asked, expect=1).stderr
+    assert "--published must be left out for a part of a split, got chexlocalize 1.0.0, split test, 20 of" in refused
+    file = shutil.copy(ran[0] / "predictions.jsonl", tmp_path / "chat.jsonl")  # scored over the whole split
+    asked += ("--split", "test")
+    refused = call("score", file, films, *asked, expect=1).stderr
     assert "--published must be omitted: no published row is comparable. Results are published on" in refused
     real = tmp_path / "real"
     shutil.copytree(films, real)
     info = real / "manifest" / "benchmark.json"
     info.write_text(info.read_text(encoding="utf-8").replace('"synthetic": true', '"synthetic": false'))
-    score = call("score", ran[0], real, "--allow-missing", "--resamples", 1, "--format", "csv").stdout
+    score = call("score", file, real, *asked[:3], "--split", "test", "--format", "csv").stdout
     own = {row["finding"]: row["value"] for row in csv.DictReader(io.StringIO(score)) if row["metric"] == "grid_hit"}
-    rows = list(csv.DictReader(io.StringIO(call("score", ran[0], real, *asked, "--format", "csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(call("score", file, real, *asked, "--format", "csv").stdout)))
     values = {(row["system"], row["finding"]): row["value"] for row in rows}
     assert values[ran[0].name, "Edema"] == own["Edema"]
     assert values["GPT-5, few-shot", "Edema"] == "0.747"  # paper 000, Table 2
     assert {row["metric"] for row in rows} == {"grid_hit"}
-    markdown = call("score", ran[0], real, *asked, "--format", "markdown").stdout
+    markdown = call("score", file, real, *asked, "--format", "markdown").stdout
     assert "GPT-5, few-shot" in markdown
     assert "| 74.7 |" in markdown
 

@@ -199,14 +199,18 @@ def test_the_same_runs_give_the_same_bytes_and_leftovers_go(world: World, run_pa
 
 @pytest.mark.usefixtures("undrawn")
 def test_what_a_reader_must_know_is_said(world: World, manifest: ImageManifest, tmp_path: Path) -> None:
-    cells = dict(list(guesses(manifest, 1).items())[:20])
-    path = write_run(tmp_path / "short", manifest, [cells], n_asked=len(manifest.asked_pairs()), limit=None)
-    info = (path / "run.json").read_text(encoding="utf-8")
-    n = len(manifest.asked_pairs())
-    (path / "run.json").write_text(info.replace(f'"n_questions": {n}', f'"n_questions": {n + 5}'), encoding="utf-8")
+    n, few = len(manifest.asked_pairs()), dict(list(manifest.rows.items())[:9])
+    asked = replace(manifest, rows=few)
+    path = write_run(tmp_path / "short", asked, [guesses(asked, 1)], n_questions=n, limit=len(asked.asked_pairs()))
     warnings = write_run_report([("s", path)], world.folder, tmp_path / "out", findings=TWO[:1], n_resamples=20)
-    assert warnings == [f"s asked {n} of {n + 5} questions: questions not asked are misses"]
-    assert "questions not asked are misses" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    (warning,) = warnings
+    part = f"9 of {len(manifest.rows)} images (ids "
+    assert warning.startswith(f"scores are over the questions that every run asked: {part}")
+    page = (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    assert f"split released, {part}" in page
+    assert "on 9 images of" in page
+    (row,) = rows_of(tmp_path / "out", "runs")
+    assert int(row["n_missing"]) == sum(pair not in guesses(asked, 1) for pair in asked.asked_pairs())
 
 
 def test_what_makes_no_report_is_refused(world: World, run_paths: Paths, tmp_path: Path) -> None:

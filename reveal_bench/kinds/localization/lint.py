@@ -215,7 +215,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
         if file_format != "coco-results":
             _note_duplicates(drafts, checker)
         note_spellings(checker, log)
-        _note_not_asked(drafts, log)
+        _note_not_asked(drafts, log, "" if manifest.is_part else _ASK_ALL)
         log.note_left_out("images")
         answered = {*map(_pair, drafts), *declined.lines}
         missing = [pair for pair in manifest.asked_pairs() if pair not in answered]
@@ -338,15 +338,13 @@ def note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
         log.warning("finding-spelling", message, field="finding", value=spelling)
 
 
-def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
+def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog, advice: str) -> None:
     # empty masks of findings that are not asked are normal, because CheXlocalize files contain all findings
     superfluous = [draft for draft in drafts if _pair(draft) is not None and not draft.is_asked and draft.area != 0]
     if superfluous:
         first = superfluous[0]
-        message = f"{len(superfluous)} predictions answer pairs that this split does not ask for: they are not scored"
-        log.warning(
-            "not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}{_ASK_ALL}"
-        )
+        message = f"{len(superfluous)} predictions answer pairs that are not asked: they are not scored"
+        log.warning("not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}{advice}")
 
 
 def _note_missing(missing: Sequence[Pair], manifest: ImageManifest, allow_missing: bool, log: ProblemLog) -> None:

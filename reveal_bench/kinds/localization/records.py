@@ -20,7 +20,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any, ClassVar, Literal
 
-from reveal_bench.kinds.folder import AnyFolder, open_split, read_rows, split_shards
+from reveal_bench.kinds.folder import WHOLE_SPLIT, AnyFolder, open_split, read_rows, split_shards
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PictureFile
 from reveal_bench.masks import Rle
 
@@ -158,7 +158,7 @@ class ImageManifest:
     """Questions of a split of images; the linter uses nothing else.
 
     An image that is not asked has a row without asked findings. `selected` contains the asked findings, if they are not
-    all `findings` of the benchmark.
+    all `findings` of the benchmark. `is_part` is True if only a part of the split is asked.
     """
 
     kind: ClassVar[str] = "localization"
@@ -170,6 +170,7 @@ class ImageManifest:
     findings: tuple[str, ...]
     rows: Mapping[str, ManifestRow] = field(repr=False)
     selected: tuple[str, ...] | None = None
+    is_part: bool = False
 
     @property
     def scored(self) -> tuple[str, ...]:
@@ -224,7 +225,8 @@ def read_manifest(folder: AnyFolder, split: str) -> ImageManifest:
         asked = selection.findings_of(row["image_id"], row["asked"])
         row |= {"view": intern(row["view"]), "asked": tuple(map(intern, asked))}
         rows[row["image_id"]] = ManifestRow(**row)
-    return ImageManifest(info.benchmark, info.version, split, info.grid, info.findings, rows, selection.findings)
+    selected, is_part = selection.findings, selection != WHOLE_SPLIT
+    return ImageManifest(info.benchmark, info.version, split, info.grid, info.findings, rows, selected, is_part)
 
 
 def read_localization(

@@ -42,9 +42,10 @@ from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, kind_of_cell, points_of
 from reveal_bench.kinds.localization.presence import Presence, presence_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.localization.references import Case, Reference, draws_boxes_alone, each_case
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
-from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
+from reveal_bench.masks import empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
@@ -58,75 +59,6 @@ from reveal_bench.metrics.localization import box_iou, chance_among, hit_cells, 
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Reference of a case, with which a prediction is compared.
-
-    Attributes
-    ----------
-    size : (height, width) of the image
-    region : the mask, or the boxes whose union is the reference
-    box : box around the boxes; None for a mask, whose tight box is computed when it is decoded
-    """
-
-    size: tuple[int, int]
-    region: Rle | tuple[Box, ...]
-    box: Box | None = None
-
-    @property
-    def is_mask(self) -> bool:
-        """True if masks can be compared with this reference."""
-        return isinstance(self.region, Rle)
-
-    @property
-    def weight(self) -> int:
-        """The cost of unpacking the region: characters of its run-length string, or columns of its boxes."""
-        return len(self.region.counts) if isinstance(self.region, Rle) else sum(int(box[2]) for box in self.region)
-
-
-Case = tuple[LocalizationRecord, str, Reference]
-
-
-def list_cases(records: Sequence[LocalizationRecord]) -> list[Case]:
-    """Return (record, finding, reference) of every case with a ground truth, in the order of the records.
-
-    Raises
-    ------
-    ValueError
-        If an image is listed twice, or a reference is neither a mask nor boxes.
-    """
-    return list(_each_case(records, ()))
-
-
-def _each_case(records: Iterable[LocalizationRecord], also: Collection[tuple[str, str]]) -> Iterator[Case]:
-    """Yield the cases; pairs (image_id, finding) in `also` without a drawing are cases with an empty reference."""
-    seen: set[str] = set()
-    for record in records:
-        if record.image_id in seen:
-            raise ArgumentError("records", "must name each image once", f"{record.image_id!r} twice")
-        seen.add(record.image_id)
-        present = set(record.asked("present"))
-        for finding in record.label_status:
-            if finding in present:
-                yield record, finding, _reference(record, finding)
-            elif (record.image_id, finding) in also and finding not in record.missing:
-                yield record, finding, Reference(record.size, empty_rle(record.size))
-
-
-def _draws_boxes_alone(records: Sequence[LocalizationRecord]) -> bool:
-    drawn = [a for record in records for a in record.annotations if a.reader == "ground_truth" and a.area_px > 0]
-    return bool(drawn) and all(annotation.rle is None for annotation in drawn)
-
-
-def _reference(record: LocalizationRecord, finding: str) -> Reference:
-    annotation = record.reference(finding)
-    if annotation is not None and annotation.rle is not None:
-        return Reference(annotation.rle.size, annotation.rle)
-    if annotation is None or annotation.bbox_xywh is None or not annotation.boxes_xywh:
-        raise ValueError(f"the reference of ({record.image_id}, {finding}) must be a mask or boxes, got none")
-    return Reference(record.size, annotation.boxes_xywh, annotation.bbox_xywh)
 
 
 SIZES = (
@@ -386,7 +318,7 @@ def score_localization(
     if asks == "all":
         records = list(records)
         presence = presence_of(by_pair, records)
-        if not _draws_boxes_alone(records):
+        if not draws_boxes_alone(records):
             also = frozenset(pair for pair, prediction in by_pair.items() if prediction.mask is not None)
     images: list[Pair] = []
     views: dict[str, str] = {}
@@ -400,7 +332,7 @@ def score_localization(
     cells, with_boxes = Grid(grid), any(prediction.box is not None for prediction in predictions)
     columns: dict[str, list[str]] = {name: [] for name in _TEXTS}
     batches = []
-    for cases, chosen in _batches(_each_case(noted(), also), by_pair):
+    for cases, chosen in _batches(each_case(noted(), also), by_pair):
         columns["image_ids"] += [record.image_id for record, _, _ in cases]
         columns["patient_ids"] += [record.patient_id for record, _, _ in cases]
         columns["case_findings"] += [finding for _, finding, _ in cases]

@@ -1,0 +1,168 @@
+"""Runs that asked only a part of a split, or got no usable answer, scored over the questions that they asked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, write_outputs
+from tests.cli.test_score import call
+from tests.conftest import World
+from tests.kinds.folders import studies
+
+__all__ = ["studies"]
+
+FEW = {"n_resamples": 20}
+SIDE_FILES = ("cam.jsonl.options.json", "cam.jsonl.tuning.csv", "cam.jsonl.gates.csv")
+
+
+def write_run(out: Path, bench: rb.Bench, asked: Sequence[Any], answers: Mapping[Any, Any], **changes: Any) -> Path:
+    """Write the folder of a run that asked some questions: pairs with a cell as answer, or studies with labels."""
+    is_pair = bench.kind.name == "localization"
+    outcomes = []
+    for one in asked:
+        unit, finding = one if is_pair else (one, None)
+        answer = {"cell" if is_pair else "labels": answers[one]} if one in answers else {}
+        status = "answered" if answer else "refused"
+        outcomes.append(QuestionOutcome("|".join(filter(None, (unit, finding))), unit, status, finding, **answer))
+    facts = {"n_questions": len(bench.cases.records), "n_asked": len(asked), "model": out.name, "grid": 8} | changes
+    write_outputs(
+        out, outcomes, RunInfo(bench.info.benchmark, bench.info.version, bench.split, bench.kind.name, **facts)
+    )
+    return out
+
+
+def figures(scored: Any) -> dict[tuple[str, str], float]:
+    return {(one.metric, one.finding): one.value for one in scored.scored.estimates}
+
+
+def cut_pairs(bench: rb.Bench) -> list[tuple[str, str]]:
+    """The first questions of a localization split; of the last image, only one question of several."""
+    pairs = bench.manifest.asked_pairs()
+    n = next(i for i in range(5, len(pairs)) if pairs[i][0] == pairs[i - 1][0] != pairs[i - 2][0])
+    return pairs[:n]
+
+
+def test_pilot_is_scored_over_its_questions_as_a_split_of_its_own(world: World, tmp_path: Path) -> None:
+    bench = rb.load(world.folder)
+    asked = cut_pairs(bench)
+    n_images = len({image for image, _ in asked})
+    pilot = write_run(tmp_path / "pilot", bench, asked, dict.fromkeys(asked[1:], "D4"))
+    result = rb.score(pilot, bench, allow_missing=True, **FEW)
+    everything = {i: {f: {"cell": "D4"} for f in row.asked} for i, row in bench.manifest.rows.items() if row.asked}
+    rows = rb.score(everything, bench, **FEW).scored.rows
+    hits: dict[str, list[float]] = {}
+    for pair, hit in zip(zip(rows.image_ids, rows.case_findings, strict=True), rows.values["grid_hit"], strict=True):
+        if pair in asked:
+            hits.setdefault(pair[1], []).append(float(hit) if pair != asked[0] else 0.0)
+    means = [sum(own) / len(own) for own in hits.values()]
+    assert figures(result)["grid_hit", MACRO] == pytest.approx(sum(means) / len(means))
+    n_all = len(bench.manifest.asked_pairs())
+    part = f"{len(asked)} of {n_all} questions, {n_images} of {len(bench.manifest.rows)} images (ids "
+    assert part in result.caption
+    assert result.to_document()["protocol"]["part"].startswith(part)
+    assert result.scored.report.missing_pairs == (asked[0],)
+    assert str(n_all - len(asked)) not in " ".join(one.message for one in result.scored.report.problems)
+    assert rb.lint(pilot / "predictions.jsonl", bench, allow_missing=True).missing_pairs == (asked[0],)
+
+
+def test_interrupted_run_is_scored_over_the_questions_in_its_transcript(world: World, tmp_path: Path) -> None:
+    bench = rb.load(world.folder)
+    pairs = bench.manifest.asked_pairs()
+    asked = [pair for pair in pairs if pair[0] in {pairs[0][0], pairs[-1][0]}]  # whole images
+    run = write_run(tmp_path / "run", bench, asked, dict.fromkeys(asked, "C3"), n_asked=len(pairs))
+    same = rb.score({image: {f: {"cell": "C3"} for i, f in asked if i == image} for image, _ in asked},
+                    bench.select(ids=[pairs[0][0], pairs[-1][0]]), **FEW)  # fmt: skip
+    own = rb.score(run, bench, **FEW)
+    assert figures(own) == pytest.approx(figures(same), nan_ok=True)
+    assert own.scored.options.part == same.scored.options.part
+
+
+def test_whole_run_and_copied_file_are_scored_over_the_split(world: World, tmp_path: Path) -> None:
+    bench = rb.load(world.folder)
+    pairs = bench.manifest.asked_pairs()
+    whole = write_run(tmp_path / "whole", bench, pairs, dict.fromkeys(pairs, "C3"))
+    assert rb.score(whole, bench, **FEW).scored.options.part == ""
+    pilot = write_run(tmp_path / "pilot", bench, pairs[:4], dict.fromkeys(pairs[:4], "C3"))
+    shutil.copy(pilot / "predictions.jsonl", tmp_path / "copy.jsonl")
+    assert len(rb.score(tmp_path / "copy.jsonl", bench, allow_missing=True, **FEW).scored.rows) == len(pairs)
+    (pilot / "transcript.jsonl").write_text('{"question": "a"}\n')
+    with pytest.raises(ValueError, match=r"transcript\.jsonl:1: not a line of a transcript: KeyError"):
+        rb.score(pilot, bench)
+
+
+def test_pilot_of_studies_is_scored_and_compared_over_the_same_studies(studies: Any, tmp_path: Path) -> None:
+    bench = rb.load(studies[0])
+    labels = {one.study_id: tuple(one.labels) for one in bench.references}
+    asked = list(labels)[:2]
+    pilot = write_run(tmp_path / "pilot", bench, asked, {asked[0]: labels[asked[0]], asked[1]: ()})
+    result = rb.score(pilot, bench, **FEW)
+    n_right, n_missed = len(labels[asked[0]]), len(labels[asked[1]])
+    assert figures(result)["f1_micro", "all"] == pytest.approx(2 * n_right / (2 * n_right + n_missed))
+    assert f"2 of {len(labels)} studies (ids " in result.caption
+    compared = rb.compare(studies[1] / "right.jsonl", pilot, bench, **FEW)
+    assert f"2 of {len(labels)} studies (ids " in compared.caption
+    other = write_run(tmp_path / "other", bench, list(labels)[1:4], {})
+    ranked = rb.rank({"pilot": pilot, "other": other, "right": studies[1] / "right.jsonl"}, bench, **FEW)
+    assert f"1 of {len(labels)} studies (ids " in ranked.caption  # the second study, which both runs asked
+    apart = write_run(tmp_path / "apart", bench, list(labels)[4:], {})
+    with pytest.raises(ArgumentError, match="must answer some of the same questions"):
+        rb.compare(pilot, apart, bench, **FEW)
+
+
+def test_run_with_every_question_refused_scores_0(world: World, studies: Any, tmp_path: Path) -> None:
+    bench = rb.load(world.folder)
+    pairs = bench.manifest.asked_pairs()
+    refused = write_run(tmp_path / "refused", bench, pairs, {})
+    own = figures(rb.score(refused, bench, **FEW))
+    assert {own[metric, MACRO] for metric in ("point_hit", "grid_hit")} == {0}
+    assert "the run has no usable answer" in call("score", refused, world.folder, "--resamples", 20).stderr
+    of_studies = rb.load(studies[0])
+    ids = [one.study_id for one in of_studies.references]
+    result = rb.score(write_run(tmp_path / "studies", of_studies, ids[:3], {}), of_studies, **FEW)
+    assert figures(result)["f1_micro", "all"] == 0
+    assert f"3 of {len(ids)} studies" in result.caption
+
+
+def test_empty_run_is_named_and_the_others_are_ranked(world: World, tmp_path: Path) -> None:
+    bench, runs = rb.load(world.folder), tmp_path / "runs"
+    pairs = bench.manifest.asked_pairs()
+    write_run(runs / "A", bench, pairs, dict.fromkeys(pairs, "C3"))
+    write_run(runs / "refused", bench, pairs, {})
+    for name, record in (("B", "{}"), ("C", None)):
+        (runs / name).mkdir()
+        (runs / name / "predictions.jsonl").write_text("")
+        if record is not None:
+            (runs / name / "run.json").write_text(record)
+    for name in SIDE_FILES:
+        (runs / name).write_text("{}")
+    done = call("rank", runs, world.folder, "--resamples", 20, "--json")
+    assert [(one["name"], one["rank"]) for one in json.loads(done.stdout)["systems"]] == [("A", 1), ("refused", 2)]
+    for name in "BC":
+        assert f"{runs / name / 'predictions.jsonl'} is not ranked: the file contains no predictions" in done.stderr
+    (runs / "B" / "predictions.jsonl").write_text("no JSON\n")
+    with pytest.raises(LintError, match=r"^B/predictions\.jsonl has "):
+        rb.rank(runs, bench)
+    with pytest.raises(ArgumentError, match="must have predictions, got only empty files: C"):
+        rb.rank({"C": runs / "C"}, bench)
+
+
+@pytest.mark.parametrize("command", ["score", "lint"])
+def test_limit_asks_the_first_images(world: World, tmp_path: Path, command: str) -> None:
+    images = [row for row in rb.load(world.folder).manifest.rows.values() if row.asked]
+    lines = [json.dumps({"image_id": row.image_id, "finding": finding, "point": [9, 9]}) + "\n"
+             for row in images[:3] for finding in row.asked]  # fmt: skip
+    (tmp_path / "file.jsonl").write_text("".join(lines))
+    words = (command, tmp_path / "file.jsonl", world.folder, *(("--resamples", 20) if command == "score" else ()))
+    assert "have no prediction" in call(*words, expect=1).stdout + call(*words, expect=1).stderr
+    printed = call(*words, "--limit", 3).stdout
+    assert ("3 of " if command == "score" else "0 errors, 0 warnings") in printed
