@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.analyses.confidence import CalibrationResult, judge_confidences
 from reveal_bench.analyses.operating import confidences_of_decisions
 from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, label_curves, reader_points
-from reveal_bench.api.bench import AnyBench, as_bench, as_whole_bench
+from reveal_bench.api.bench import AnyBench, as_asked_bench, as_whole_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
@@ -174,7 +174,7 @@ def confidence(
     ArgumentError
         If the predictions have no confidences, or an argument breaks its rule.
     """
-    opened = as_bench(bench, split, runs=[predictions])
+    opened = as_asked_bench(bench, split, runs=[predictions])
     field = opened.kind.predictions.confidence_field
     if field is None:
         raise ArgumentError("bench", "must have answers with confidences", opened.kind.name)
@@ -394,7 +394,7 @@ def curves(
         If the predictions are neither detections nor probabilities of findings, the split has no lesion, or `max_fpr`
         is not in (0, 1].
     """
-    opened = as_bench(bench, split, runs=[predictions])
+    opened = as_asked_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
     if name in (beside or {}):
         raise ArgumentError("beside", "must name other systems", repr(name))
@@ -497,7 +497,7 @@ def pixels(
     ArgumentError
         If the benchmark is not a localization benchmark, or predictions or references have no masks.
     """
-    opened = as_bench(bench, split, runs=[predictions])
+    opened = as_asked_bench(bench, split, runs=[predictions])
     if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be a localization benchmark", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name

@@ -17,7 +17,7 @@ from reveal_bench.analyses.operating import (
     points_chosen,
     tune,
 )
-from reveal_bench.api.bench import AnyBench, as_bench
+from reveal_bench.api.bench import AnyBench, as_asked_bench
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.api.scoring import once, score_inputs
@@ -326,7 +326,7 @@ def operating_points(
 def _scored(
     predictions: Any, bench: AnyBench, split: str | None, name: str | None, options: ScoringOptions
 ) -> ScoredFile:
-    opened = as_bench(bench, split, runs=[predictions])
+    opened = as_asked_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
     return score_inputs(predictions, opened, once(options), argument="predictions", name=name)
 

@@ -106,8 +106,9 @@ def asked_part(
     split: str | None,
     findings: str | None,
     subset: Path | None,
-    limit: int | None,
     runs: Iterable[Path],
+    *,
+    limit: int | None = None,
 ) -> Path | Bench:
     """Return the folder, or the benchmark with the part that ``--findings``, ``--subset`` and ``--limit`` select.
 

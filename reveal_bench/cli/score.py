@@ -37,7 +37,7 @@ from reveal_bench.cli.output import (
 from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
-    from reveal_bench.api.bench import AnyBench
+    from reveal_bench.api.bench import AnyBench, Bench
     from reveal_bench.api.score_tables import Scores
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
     from reveal_bench.kinds.options import ScoringOptions, Thresholds
@@ -127,7 +127,7 @@ def lint(
     """Check a prediction file against the public manifest, and list all problems with line numbers."""
     from reveal_bench import api
 
-    asked = terminal.asked_part(folder, split, findings, subset, limit, [file])
+    asked = terminal.asked_part(folder, split, findings, subset, [file], limit=limit)
     report = api.lint(file, asked, split=split, grid=grid, allow_missing=allow_missing)
     most = len(report.problems) if every else 50
     typer.echo((report.to_json() if as_json else report.render(most, every=every)).rstrip())
@@ -201,6 +201,7 @@ def score(
     human: Annotated[bool, typer.Option("--human", help="Name the tables as for the human benchmark.")] = False,
 ) -> None:
     """Score a prediction file locally: every metric per finding and as macro mean, with 95% intervals."""
+    from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import score_with
     from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.metrics.scales import intervals_text, scale_text
@@ -221,9 +222,10 @@ def score(
         strata,
         finding_groups=finding_groups or None,
     )
+    asked = terminal.asked_part(folder, split, findings, subset, [file], limit=limit)
     result = score_with(
         file,
-        terminal.asked_part(folder, split, findings, subset, limit, [file]),
+        asked,
         options,
         split=split,
         ratings=ratings,
@@ -237,7 +239,7 @@ def score(
     if compat is not None and tables is not None:
         _write_published_tables(scored, compat, tables, human=human)
     if rows is not None or pixels is not None or boundaries is not None:
-        _write_rows(file, folder, scored, rows, pixels, boundaries)
+        _write_rows(file, as_asked_bench(asked, split, runs=[file]), scored, rows, pixels, boundaries)
     if form == "json":
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
@@ -275,7 +277,7 @@ def _write_published_tables(scored: ScoredFile, compat: Compat, folder: Path, *,
 
 
 def _write_rows(
-    file: Path, folder: Path, scored: ScoredFile, rows: Path | None, pixels: Path | None, boundaries: Path | None
+    file: Path, bench: Bench, scored: ScoredFile, rows: Path | None, pixels: Path | None, boundaries: Path | None
 ) -> None:
     """Write tables behind the scores: values per case, counts of pixels, distances of boundaries."""
     if rows is not None:
@@ -286,15 +288,14 @@ def _write_rows(
     if pixels is not None:
         from reveal_bench.api.analyses import pixels as count_pixels
 
-        counted = count_pixels(file, folder, split=scored.manifest.split, allow_missing=scored.report.allow_missing)
+        counted = count_pixels(file, bench, allow_missing=scored.report.allow_missing)
         with _replacing(pixels) as new:
             new.write_text(counted.to_csv(), encoding="utf-8")
     if boundaries is not None:
         from reveal_bench.api.result_table import RoundedTable
         from reveal_bench.evaluation.pixels import boundary_means
-        from reveal_bench.kinds import KINDS
 
-        records = list(KINDS[scored.rows.kind].data.read_references(folder, scored.manifest.split))
+        records = list(bench.kind.data.read_references(bench.dataset, bench.split))
         means = boundary_means(scored.report.predictions, records, scored.rows.groups)
         with _replacing(boundaries) as new:
             new.write_text(RoundedTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
@@ -406,6 +407,7 @@ def compare(
     wide: Wide = False,
 ) -> None:
     """Compare two prediction files on one split: paired differences with intervals and p values."""
+    from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import compare_with
     from reveal_bench.kinds.options import ScoringOptions
 
@@ -423,9 +425,10 @@ def compare(
         missing=missing,
         finding_groups=finding_groups or None,
     )
-    asked = terminal.asked_part(folder, split, findings, subset, limit, [file_a, file_b])
+    asked = terminal.asked_part(folder, split, findings, subset, [file_a, file_b], limit=limit)
     systems: list[Path | Scores] = [file_a, file_b]
     if own_thresholds:
+        asked = as_asked_bench(asked, split, runs=[file_a, file_b])
         systems = [_at_own_thresholds(file, asked, options, split=split, ratings=ratings) for file in (file_a, file_b)]
     result = compare_with(
         systems[0],
@@ -488,6 +491,7 @@ def rank(
     as_json: AsJson = False,
 ) -> None:
     """Rank all prediction files in a folder, with rank intervals and tiers of statistically tied systems."""
+    from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import rank_with
     from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.predictions.files import prediction_files
@@ -497,9 +501,10 @@ def rank(
     options = ScoringOptions(
         resamples, seed, unit, interval, grid, allow_missing=allow_missing, finding_groups=finding_groups or None
     )
-    asked = terminal.asked_part(folder, split, findings, subset, limit, files.values())
+    asked = terminal.asked_part(folder, split, findings, subset, files.values(), limit=limit)
     systems: dict[str, Path | Scores] = dict(files)
     if own_thresholds:
+        asked = as_asked_bench(asked, split, runs=files.values())
         systems = {
             name: _at_own_thresholds(file, asked, options, split=split, ratings=ratings)
             if file.stat().st_size

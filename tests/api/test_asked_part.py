@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
+from reveal_bench.masks import encode_mask
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, write_outputs
 from tests.cli.test_score import call
@@ -166,3 +168,33 @@ def test_limit_asks_the_first_images(world: World, tmp_path: Path, command: str)
     assert "have no prediction" in call(*words, expect=1).stdout + call(*words, expect=1).stderr
     printed = call(*words, "--limit", 3).stdout
     assert ("3 of " if command == "score" else "0 errors, 0 warnings") in printed
+
+
+def test_own_thresholds_and_further_tables_keep_to_the_part(world: World, tmp_path: Path) -> None:
+    bench, runs = rb.load(world.folder), tmp_path / "runs"
+    pairs, asked = bench.manifest.asked_pairs(), cut_pairs(bench)
+    write_run(runs / "whole", bench, pairs, dict.fromkeys(pairs, "C3"))
+    pilot = write_run(runs / "pilot", bench, asked, dict.fromkeys(asked, "D4"))
+    (runs / "empty").mkdir()
+    (runs / "empty" / "predictions.jsonl").write_text("")
+    few = ("--resamples", 20, "--own-thresholds")
+    assert f"{len(asked)} of {len(pairs)} questions" in call("rank", runs, world.folder, *few).stdout
+    compared = call("compare", pilot / "predictions.jsonl", runs / "whole", world.folder, *few)
+    assert f"{len(asked)} of {len(pairs)} questions" in compared.stdout
+
+
+def test_tables_of_masks_keep_to_the_part(world: World, tmp_path: Path) -> None:
+    images = [row for row in rb.load(world.folder).manifest.rows.values() if row.asked][:2]
+    lines = []
+    for row in images:
+        rle = encode_mask(np.pad(np.ones((8, 8), bool), ((0, row.height - 8), (0, row.width - 8))))
+        mask = {"size": list(rle.size), "counts": rle.counts}
+        lines += [
+            json.dumps({"image_id": row.image_id, "finding": finding, "rle": mask}) + "\n" for finding in row.asked
+        ]
+    (tmp_path / "masks.jsonl").write_text("".join(lines))
+    files = {name: tmp_path / f"{name}.csv" for name in ("pixels", "boundaries")}
+    words = [word for name in files for word in (f"--{name}", files[name])]
+    call("score", tmp_path / "masks.jsonl", world.folder, "--limit", 2, "--resamples", 20, *words)
+    for file in files.values():  # without `--limit`, the file lacks answers
+        assert len(file.read_text().splitlines()) > 1
