@@ -297,7 +297,7 @@ BENCHMARKS: dict[str, Benchmark] = {
                     "chexpert-labels",
                     section="CheXpert's tables of labels",
                     holds="only labels, also of individual readers",
-                    options=(),
+                    options=("blank", "uncertain"),
                     styles={"chexpert-labels": "layouts:write_chexpert_labels"},
                 ),
             ),

@@ -25,7 +25,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from reveal_bench.arguments import ArgumentError
 
@@ -474,6 +474,49 @@ def check_finding_groups(groups: Mapping[str, Any], findings: Sequence[str]) -> 
             raise ValueError(f"`{where}` must name each finding once, got {list(members)}")
         checked[name] = tuple(finding for finding in findings if finding in known.values())
     return checked
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPolicy:
+    """Meaning of blank and uncertain (-1) cells in a table of labels; None if it is not stated.
+
+    Attributes
+    ----------
+    blank : {"missing", "negative"} or None
+    uncertain : {"missing", "positive", "negative"} or None
+    """
+
+    blank: Literal["missing", "negative"] | None = None
+    uncertain: Literal["missing", "positive", "negative"] | None = None
+
+    def value(self, text: str) -> float | None:
+        """Return the value of a label cell: 1 present, 0 absent, NaN missing; None if `text` is no label.
+
+        Raises
+        ------
+        ArgumentError
+            If the meaning of a blank or uncertain cell is not stated.
+
+        Examples
+        --------
+        >>> policy = LabelPolicy(blank="negative", uncertain="missing")
+        >>> policy.value("1.0"), policy.value(""), policy.value("-1.0"), policy.value("2")
+        (1.0, 0.0, nan, None)
+        """
+        text = text.strip()
+        if text == "":
+            if self.blank is None:
+                raise ArgumentError("blank", "must state the meaning of blank cells: missing or negative")
+            return _MEANINGS[self.blank]
+        if text in ("-1", "-1.0"):
+            if self.uncertain is None:
+                rule = "must state the meaning of uncertain cells (-1): missing, positive or negative"
+                raise ArgumentError("uncertain", rule)
+            return _MEANINGS[self.uncertain]
+        return {"0": 0.0, "0.0": 0.0, "1": 1.0, "1.0": 1.0}.get(text)
+
+
+_MEANINGS = {"missing": float("nan"), "positive": 1.0, "negative": 0.0}
 
 
 def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:

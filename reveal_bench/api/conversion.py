@@ -20,6 +20,7 @@ from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange import FORMS
 from reveal_bench.exchange.outputs import KNOWN_COLUMNS, BoxForm, Reading, coco_names, coco_sizes, read_outputs
 from reveal_bench.files import parse_json, write_whole
+from reveal_bench.findings import LabelPolicy
 from reveal_bench.tables import open_table
 
 
@@ -80,6 +81,8 @@ def convert(
     boxes: BoxForm = "xywh",
     normalised: bool = False,
     leave_out_unknown: bool = False,
+    blank: Literal["missing", "negative"] | None = None,
+    uncertain: Literal["missing", "positive", "negative"] | None = None,
 ) -> Conversion:
     """Make predictions from the output of a model, a script or an annotation tool.
 
@@ -101,6 +104,8 @@ def convert(
         named, such as xmin and xmax
     normalised : True if box coordinates are fractions of the image's sides
     leave_out_unknown : omit and count rows of images or studies that are not in the split
+    blank, uncertain : meaning of blank cells, and of -1 in a table whose values are only 0, 1 and -1, in columns of
+        findings; "missing" leaves out the study, and counts it. Needed if there are such cells
 
     Raises
     ------
@@ -113,14 +118,17 @@ def convert(
     if form != "table":
         return _drawn(source, opened, form, reader)
     named, images, sizes = _names(instances, categories, first_category)
+    policy = LabelPolicy(blank, uncertain)
     if labels is None:
-        rows, columns = _of_reader(rows_of(source, [*KNOWN_COLUMNS, *(columns or {})]), dict(columns or {}), reader)
-        reading = Reading(columns, boxes, normalised, named, images, sizes, leave_out_unknown)
+        all_rows = rows_of(source, [*KNOWN_COLUMNS, *(columns or {})], keep_blank=True)
+        rows, columns = _of_reader(all_rows, dict(columns or {}), reader)
+        reading = Reading(columns, boxes, normalised, named, images, sizes, leave_out_unknown, policy)
     else:
         if reader is not None:
             raise ArgumentError("reader", "must be omitted, because an array has no readers", repr(reader))
         rows = _array_rows(source, labels, ids)
-        reading = Reading({"id": opened.kind.key, **(columns or {})}, leave_out_unknown=leave_out_unknown)
+        columns = {"id": opened.kind.key, **(columns or {})}
+        reading = Reading(columns, leave_out_unknown=leave_out_unknown, policy=policy)
     elsewhere = partial(ids_of_other_splits, opened.folder, opened.split)
     outputs = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading, elsewhere)
     return Conversion(outputs.lines, outputs.notes, opened)
@@ -132,7 +140,7 @@ def _of_reader(
     """Return (rows of one reader, columns without the one that names readers)."""
     named = [theirs for theirs, ours in columns.items() if ours == "reader"]
     column = named[0] if named else "reader"
-    readers = sorted({str(row[column]) for row in rows if column in row})
+    readers = sorted({str(row[column]) for row in rows if row.get(column) is not None})
     if reader is None and len(readers) < 2:
         return rows, columns
     if not readers:
@@ -190,12 +198,13 @@ def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -
     ]
 
 
-def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
+def rows_of(source: Any, known: Collection[str] = (), *, keep_blank: bool = False) -> list[dict[str, Any]]:
     """Return the rows of a table of any type as mappings without empty cells.
 
     Parameters
     ----------
     known : column names that are also recognised in capitals or with surrounding spaces
+    keep_blank : return empty cells of files and DataFrames as None instead of omitting them
 
     Raises
     ------
@@ -211,7 +220,7 @@ def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
     if repeated:
         same = " and ".join(theirs for theirs, ours in names.items() if ours == repeated[0])
         raise ArgumentError("source", f"must have the column `{repeated[0]}` once", same)
-    return [{names[name]: value for name, value in row.items()} for row in rows]
+    return [{names[name]: value for name, value in row.items() if keep_blank or value is not None} for row in rows]
 
 
 def _rows(source: Any) -> list[dict[str, Any]]:
@@ -220,7 +229,8 @@ def _rows(source: Any) -> list[dict[str, Any]]:
     if hasattr(source, "to_pandas") or hasattr(source, "to_parquet"):
         frame = frame_of(source, "source")
         return [
-            {str(name): value for name, value in row.items() if _is_given(value)} for row in frame.to_dict("records")
+            {str(name): value if _is_given(value) else None for name, value in row.items()}
+            for row in frame.to_dict("records")
         ]
     if isinstance(source, Mapping):
         return _mapping_rows(source)
@@ -259,7 +269,7 @@ def _file_rows(path: Path) -> list[dict[str, Any]]:
         rows = []
         for row in reader:
             cells = ((name, row.value(name) if is_typed else row[name]) for name in reader.columns)
-            rows.append({name: value for name, value in cells if value not in (None, "")})
+            rows.append({name: None if value == "" else value for name, value in cells})
         return rows
 
 

@@ -40,6 +40,14 @@ SHOWN = 20
 """Number of set-aside files to print; the log lists all."""
 
 
+Blank = Annotated[
+    Literal["missing", "negative"] | None, typer.Option(help="Meaning of blank cells in a table of labels.")
+]
+Uncertain = Annotated[
+    Literal["missing", "positive", "negative"] | None, typer.Option(help="Meaning of -1 in a table of labels.")
+]
+
+
 def phantom(
     out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False)],
     style: Annotated[
@@ -109,11 +117,14 @@ def inspect(
     pictures: Pictures = None,
     mapping: Mapping = None,
     include_secondary: Secondary = None,
+    blank: Blank = None,
+    uncertain: Uncertain = None,
     workers: Workers = None,
 ) -> None:
     """Show the contents of a download, which source fits, and what does not match."""
     module = _source_module(root, source, mapping)
-    options = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    options: dict[str, Any] = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    options |= {"blank": blank, "uncertain": uncertain}
     inspection = module.inspect(root, **_options(module, **options, workers=cores(workers)))
     typer.echo(f"{root}: {inspection.source}" + (" (synthetic)" if inspection.synthetic else ""))
     width = max((len(name) for name in (*inspection.files, *inspection.counts)), default=0)
@@ -147,6 +158,8 @@ def build(
     pictures: Pictures = None,
     mapping: Mapping = None,
     include_secondary: Secondary = None,
+    blank: Blank = None,
+    uncertain: Uncertain = None,
     id_key: Annotated[
         Path | None, typer.Option(help="File with the secret key for ids (DICOM sources); created if missing.")
     ] = None,
@@ -230,6 +243,7 @@ def build(
         render_citation(own, version=version, synthetic=False)
         describe_origin(own, synthetic=False)
     options: dict[str, Any] = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    options |= {"blank": blank, "uncertain": uncertain}
     options = _options(module, **options, workers=cores(workers))
     _check_private("--log", log, out, holdout)
     _check_private("--id-table", id_table, out, holdout)

@@ -12,6 +12,7 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json, read_key
+from reveal_bench.cli.build import Blank, Uncertain
 from reveal_bench.cli.output import Folder, Split
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def convert(
     leave_out_unknown: Annotated[
         bool, typer.Option("--leave-out-unknown", help="Omit and count rows that are not in the split.")
     ] = False,
+    blank: Blank = None,
+    uncertain: Uncertain = None,
 ) -> None:
     """Convert references or predictions for annotation tools, or annotations and model output to predictions."""
     from reveal_bench.kinds.folder import chosen_split
@@ -95,6 +98,8 @@ def convert(
             boxes=boxes,
             normalised=normalised,
             leave_out_unknown=leave_out_unknown,
+            blank=blank,
+            uncertain=uncertain,
         )
         outputs.write(out)
         typer.echo(f"{out}: {len(outputs.lines):,} predictions for {outputs.bench}")

@@ -30,7 +30,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.findings import canonical_finding
+from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.geometry import box_around, stated_rotation
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.words import count_text
@@ -80,6 +80,7 @@ class Reading:
     sizes : number of an image -> (width, height) that the COCO dataset states; None where it states none
     leave_out_unknown : whether rows about images or studies outside the split are left out and counted, instead of
         refused
+    policy : meaning of blank and uncertain (-1) cells of findings
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class Reading:
     images: Mapping[int, str] = field(default_factory=dict)
     sizes: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
     leave_out_unknown: bool = False
+    policy: LabelPolicy = field(default_factory=LabelPolicy)
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,10 @@ class _Reader:
         names = list(dict.fromkeys(name for row in rows for name in row))
         columns = self._columns(names, rows)
         renamed = [{columns[name]: value for name, value in row.items() if name in columns} for row in rows]
-        lines = self._long(renamed) if "finding" in columns.values() else self._wide(renamed)
+        if "finding" in columns.values():
+            lines = self._long([{k: v for k, v in row.items() if v is not None} for row in renamed])
+        else:
+            lines = self._wide(renamed)
         self._refuse()
         if not lines and not self._unknown_ids:
             rule = "must have answers: a position, a probability, or a column for each finding"
@@ -336,6 +341,9 @@ class _Reader:
         if twice:
             theirs = [name for name, finding in known.items() if finding == twice[0]]
             raise ArgumentError("columns", f"must say which column is {twice[0]!r}", " and ".join(map(repr, theirs)))
+        is_labelling = known and self._kind.predictions.confidence_field == "probabilities"
+        answer_of = self._label_answers(rows, known) if is_labelling else None
+        n_missing = 0
         for row in rows:
             one = self._id(row.get(key))
             if one is None:
@@ -343,10 +351,46 @@ class _Reader:
             if one in seen:
                 raise ArgumentError("source", "must have each id once", one)
             seen.add(one)
-            values = {known.get(name, name): _number(value) for name, value in row.items()
-                     if name != key and (not known or name in known) and value not in (None, "")}  # fmt: skip
-            lines += self._kind.predictions.entries(one, values)
+            answer: Any = {known.get(name, name): _number(value) for name, value in row.items()
+                           if name != key and (not known or name in known) and value not in (None, "")}  # fmt: skip
+            if answer_of is not None and (answer := answer_of(answer)) is None:
+                n_missing += 1
+                continue
+            lines += self._kind.predictions.entries(one, answer)
+        if n_missing and not lines:
+            raise ArgumentError("source", "must have a row in which no label is missing", "none")
+        if n_missing:
+            self._notes.append(f"left out {count_text(n_missing, 'row')} in which a label is missing")
         return lines
+
+    def _label_answers(
+        self, rows: Sequence[Mapping[str, Any]], known: Mapping[str, str]
+    ) -> Callable[[dict[str, Any]], dict[str, Any] | list[str] | None]:
+        """Return a function that applies the policy to a row's values; it returns None if a label is missing.
+
+        A table in which all values are 0, 1 or -1 has labels; the values of other tables are scores, also -1.
+        """
+        policy, asked = self._reading.policy, {*known.values()}
+        values = {value for row in rows for name in known if not _is_blank(value := _number(row.get(name)))}
+        are_labels = all(isinstance(value, int | float) and value in (0, 1, -1) for value in values)
+        are_decisions = are_labels and asked >= {*self._findings}
+        if policy.blank == "negative" and not are_labels and not all(0 <= v <= 1 for v in values if _is_real(v)):
+            raise ArgumentError("blank", "must be missing if scores are not probabilities", "negative")
+        if are_decisions:
+            self._notes.append("values are 0 and 1: read as labels, not as probabilities")
+
+        def answer(row: dict[str, Any]) -> dict[str, Any] | list[str] | None:
+            filled = dict(row)
+            for finding in asked:
+                if _is_blank(row.get(finding)):
+                    filled[finding] = policy.value("")
+                elif are_labels and row[finding] == -1:
+                    filled[finding] = policy.value("-1")
+            if any(isinstance(value, float) and math.isnan(value) for value in filled.values()):
+                return None
+            return [name for name, value in filled.items() if value] if are_decisions else filled
+
+        return answer
 
     def _id(self, value: Any) -> str | None:
         """Return the split's id for a value; if there is none, count the value as unknown and return None."""
@@ -480,6 +524,14 @@ def _number(value: Any) -> Any:
 
         return parse_number(value)
     return value.item() if hasattr(value, "item") and not isinstance(value, bool | int | float) else value
+
+
+def _is_blank(value: Any) -> bool:
+    return value in (None, "") or value != value
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 def _some(counted: Iterable[str]) -> str:

@@ -181,7 +181,9 @@ class SourceModule:
     * ``mapping``: Path of a YAML file that explains the columns of a table;
     * ``id_key``: bytes, the secret from which ids are made (HMAC);
     * ``workers``: int, number of processes that read headers;
-    * ``include_secondary``: bool, True to accept secondary captures as radiographs.
+    * ``include_secondary``: bool, True to accept secondary captures as radiographs;
+    * ``blank``, ``uncertain``: the meaning of blank and uncertain (-1) labels, see
+      :class:`reveal_bench.findings.LabelPolicy`.
     """
 
     name: str

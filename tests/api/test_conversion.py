@@ -340,6 +340,77 @@ def test_two_columns_for_one_label_are_refused(studies: tuple[Path, Path]) -> No
         rb.convert(frame, studies[0], split="test")
 
 
+UNSTATED = [(1, 1, 0), ("", 1, 0), (-1, 1, 0)]
+"""Values of the first three labels in a labeler's table of three studies; the other labels are 0."""
+
+
+def labeler(cells: list[tuple[Any, ...]], path: Path) -> Path:
+    rest = [0] * (len(LABELS) - len(cells[0]))
+    rows = [",".join(map(str, (f"study-{i}", *row, *rest))) for i, row in enumerate(cells)]
+    return as_file(path, "\n".join([",".join(["Study", *LABELS]), *rows]))
+
+
+@pytest.mark.parametrize(
+    ("blank", "uncertain", "expected"),
+    [
+        ("negative", "negative", {0: LABELS[:2], 1: LABELS[1:2], 2: LABELS[1:2]}),
+        ("negative", "positive", {0: LABELS[:2], 1: LABELS[1:2], 2: LABELS[:2]}),
+        ("missing", "positive", {0: LABELS[:2], 2: LABELS[:2]}),
+        ("missing", "missing", {0: LABELS[:2]}),
+    ],
+)
+def test_blank_and_uncertain_labels_follow_the_stated_policy(
+    studies: tuple[Path, Path], tmp_path: Path, blank: Any, uncertain: Any, expected: dict[int, list[str]]
+) -> None:
+    path = labeler(UNSTATED, tmp_path / "labeler.csv")
+    for source in (path, pd.read_csv(path), pd.read_csv(path).to_dict("records")):
+        result = rb.convert(source, studies[0], split="test", blank=blank, uncertain=uncertain)
+        assert {line["study_id"]: line["labels"] for line in result.predictions} == {
+            f"study-{i}": labels for i, labels in expected.items()
+        }
+        n = 3 - len(expected)
+        left_out = [f"left out {'1 row' if n == 1 else f'{n} rows'} in which a label is missing"] if n else []
+        assert [note for note in result.notes if "missing" in note] == left_out
+
+
+def test_a_column_of_blanks_is_negative(studies: tuple[Path, Path], tmp_path: Path) -> None:
+    path = labeler([("", 1)] * N_STUDIES, tmp_path / "labeler.csv")
+    assert [line["labels"] for line in rb.convert(path, studies[0], split="test", blank="negative").predictions] == [
+        LABELS[1:2]
+    ] * N_STUDIES
+
+
+@pytest.mark.parametrize(
+    ("cells", "options", "message"),
+    [
+        ([(1, "")], {}, "`blank` must state the meaning of blank cells: missing or negative"),
+        ([(1, -1)], {}, "`uncertain` must state the meaning of uncertain cells (-1): missing, positive or negative"),
+        ([(2.5, "")], {"blank": "negative"}, "`blank` must be missing if scores are not probabilities, got negative"),
+        ([(1, "")], {"blank": "missing"}, "`source` must have a row in which no label is missing, got none"),
+    ],
+)
+def test_unstated_labels_are_refused(
+    studies: tuple[Path, Path], tmp_path: Path, cells: list[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        rb.convert(labeler(cells, tmp_path / "labeler.csv"), studies[0], split="test", **options)
+    assert str(refused.value) == message
+
+
+def test_minus_one_among_scores_is_a_score(studies: tuple[Path, Path], tmp_path: Path) -> None:
+    path = labeler([(-1, 0.5)], tmp_path / "scores.csv")
+    (line,) = rb.convert(path, studies[0], split="test").predictions
+    assert [line["probabilities"][label] for label in LABELS[:2]] == [-1, 0.5]
+
+
+def test_the_command_names_the_option_of_unstated_labels(studies: tuple[Path, Path], tmp_path: Path) -> None:
+    path = labeler([(1, "")], tmp_path / "labeler.csv")
+    words = ("convert", studies[0], "--from", "table", "--file", path, "--out", tmp_path / "p.jsonl")
+    assert "--blank must state the meaning of blank cells" in call(*words, expect=1).stderr
+    call(*words, "--blank", "negative")
+    assert json.loads((tmp_path / "p.jsonl").read_text()) == {"study_id": "study-0", "labels": LABELS[:1]}
+
+
 def test_rows_of_other_images_are_left_out_and_counted(world: World) -> None:
     rows = [{"image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]} for one in ("elsewhere", ONE)]
     result = rb.convert(rows, world.folder, leave_out_unknown=True)

@@ -121,8 +121,8 @@ def test_every_mismatched_row_is_reported(tmp_path: Path) -> None:
     messages = [
         "bc4.csv:patient4_study1: `study` must be in a table of references, got none",
         "bc4.csv:patient9_study1: `study` must be in a table of references, got none",
-        "groundtruth.csv:2: `Edema` must be 0 or 1, because an uncertain or blank label is not a reference, got '-1.0'",
-        "groundtruth.csv:3: `Edema` must be 0 or 1, because an uncertain or blank label is not a reference, got ''",
+        "groundtruth.csv:2: `Edema` must be 0 or 1 unless `uncertain` (--uncertain) states what it means, got '-1.0'",
+        "groundtruth.csv:3: `Edema` must be 0 or 1 unless `blank` (--blank) states what it means, got ''",
         "groundtruth.csv:4: `Study` must end like test/patient64741/study1, got 'patient3'",
         "groundtruth.csv:6: `labels` must agree in all rows of a study, got others of patient4_study1",
     ]
@@ -131,6 +131,80 @@ def test_every_mismatched_row_is_reported(tmp_path: Path) -> None:
         read(tmp_path)
     kept = read(tmp_path, keep_going=True)
     assert [one.study_id for one in kept.splits["test"]] == ["patient6_study1"]  # contradicted studies are left out
+
+
+def cells(path: Path, rows: dict[int, dict[str, str]]) -> Path:
+    """Write a table in which all labels are 0 except the given cells."""
+    lines = [",".join([place(n), *(own.get(name, "0.0") for name in CHEXPERT_LABELS)]) for n, own in rows.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([",".join(HEAD), *lines]), encoding="utf-8")
+    return path
+
+
+UNSTATED = {1: {"Edema": "1.0", "Fracture": ""}, 2: {"Edema": "-1.0", "Fracture": "1"}, 3: {"Edema": "1.0"}}
+
+
+@pytest.mark.parametrize(
+    ("blank", "uncertain", "expected", "n_left_out"),
+    [
+        ("negative", "positive", {1: {"Edema"}, 2: {"Edema", "Fracture"}, 3: {"Edema"}}, 0),
+        ("negative", "negative", {1: {"Edema"}, 2: {"Fracture"}, 3: {"Edema"}}, 0),
+        ("missing", "positive", {2: {"Edema", "Fracture"}, 3: {"Edema"}}, 1),
+        ("negative", "missing", {1: {"Edema"}, 3: {"Edema"}}, 1),
+        ("missing", "missing", {3: {"Edema"}}, 2),
+    ],
+)
+def test_blank_and_uncertain_labels_follow_the_stated_policy(
+    tmp_path: Path, blank: str, uncertain: str, expected: dict[int, set[str]], n_left_out: int
+) -> None:
+    path = cells(tmp_path / "labels.csv", UNSTATED)
+    data = read(path, blank=blank, uncertain=uncertain)
+    assert {record.study_id: set(record.labels) for record in data.splits["test"]} == {
+        f"patient{n}_study1": labels for n, labels in expected.items()
+    }
+    rows = "1 row" if n_left_out == 1 else f"{n_left_out} rows"
+    assert data.warnings == ([f"labels.csv: {rows} left out: a label is missing"] if n_left_out else [])
+
+
+def test_missing_references_take_their_readings_along(tmp_path: Path) -> None:
+    cells(tmp_path / "groundtruth.csv", UNSTATED)
+    cells(tmp_path / "bc4.csv", {n: {} for n in UNSTATED})
+    data = read(tmp_path, blank="missing", uncertain="negative")
+    assert [row["study_id"] for row in data.extras[0].rows] == ["patient2_study1", "patient3_study1"]
+
+
+def test_readers_in_folders_below_are_read_and_other_tables_are_set_aside(tmp_path: Path) -> None:
+    """The layout of rajpurkarlab/cheXpert-test-set-labels."""
+    rows = [(place(n), {"Edema"}) for n in (1, 2)]
+    five = ["Study", "Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
+    table(tmp_path / "groundtruth.csv", rows)
+    table(tmp_path / "radiologists/benchmark_radiologists/bc4.csv", rows)
+    table(tmp_path / "radiologists/supplementary/bc1.csv", rows)
+    table(tmp_path / "radiologists/supplementary/.hidden.csv", rows)
+    table(tmp_path / "labeler/vision.csv", rows)
+    table(tmp_path / "example_models/predictions/a/a_predictions.csv", rows, five)
+    table(tmp_path / "test/patient1/study1/notes.csv", rows)  # among pictures
+    inspection = inspect(tmp_path)
+    assert inspection.counts["readers"] == 2
+    assert inspection.files["reader bc1"] == "radiologists/supplementary/bc1.csv"
+    five_labels = "5 of the 14 labels; a system's? use `convert`"
+    assert inspection.warnings == [
+        f"set aside: example_models/predictions/a/a_predictions.csv: {five_labels}",
+        "set aside: labeler/vision.csv: not in a folder of readers, such as radiologists; a system's? use `convert`",
+    ]
+    data = read(tmp_path)
+    assert {row["reader"] for row in data.extras[0].rows} == {"bc4", "bc1"}
+    assert [file for file, _ in data.set_aside] == [
+        "example_models/predictions/a/a_predictions.csv",
+        "labeler/vision.csv",
+    ]
+
+
+def test_readers_of_one_file_name_keep_their_folders(tmp_path: Path) -> None:
+    rows = [(place(1), {"Edema"})]
+    for name in ("groundtruth.csv", "readers/x/r1.csv", "readers/y/r1.csv", "readers/y/r2.CSV"):
+        table(tmp_path / name, rows)
+    assert {row["reader"] for row in read(tmp_path).extras[0].rows} == {"readers_x_r1", "readers_y_r1", "r2"}
 
 
 def test_a_phantom_of_many_studies_has_each_once(tmp_path: Path) -> None:
