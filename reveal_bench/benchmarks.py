@@ -313,6 +313,17 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=LABEL_METRICS,
         ),
         Benchmark(
+            name="own-labels",
+            title="Own labels",
+            source="a table of labels of your own studies, without images",
+            kind="findings",
+            findings=(),
+            asks="all",
+            metrics=LABEL_METRICS,
+            has_pictures=False,
+            card="own-findings",
+        ),
+        Benchmark(
             name="own-boxes",
             title="Own boxes",
             source="your own pictures, with boxes of findings that your mapping names",
@@ -397,7 +408,8 @@ def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
         return benchmark
     counterpart = BENCHMARKS.get(f"{benchmark.name}-{task}")
     if counterpart is None:
-        tasks = [benchmark.kind, *(other.kind for other in BENCHMARKS.values() if other.card == benchmark.name)]
+        kinds = [benchmark.kind, *(other.kind for other in BENCHMARKS.values() if other.card == benchmark.name)]
+        tasks = dict.fromkeys(kinds)
         raise ArgumentError("task", f"must be {' or '.join(tasks)} for {benchmark.title}", repr(task))
     return replace(counterpart, findings=benchmark.findings)
 

@@ -70,6 +70,7 @@ def test_no_vocabulary_has_a_name_twice_and_every_benchmark_has_its_own() -> Non
     assert {name for name, benchmark in BENCHMARKS.items() if not benchmark.findings} == {
         "rexecution",
         "own-findings",
+        "own-labels",
         "own-boxes",
         "own-boxes-detection",
     }

@@ -84,6 +84,8 @@ def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
         return SOURCE_MODULES["own-boxes"]
     confidence = {name: source.detect(root) for name, source in SOURCE_MODULES.items()}
     best = max(confidence, key=lambda name: confidence[name])
+    if confidence[best] <= 0 and (mapping is not None or _is_table_of_labels(root)):
+        return SOURCE_MODULES["reveal-cxr"]
     if confidence[best] <= 0:
         film = _first_dicom(root)
         if film is not None:
@@ -92,6 +94,14 @@ def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
         names = ", ".join(SOURCE_MODULES)
         raise ArgumentError("root", f"must be a download of one of {names}; none is recognised in {root}")
     return SOURCE_MODULES[best]
+
+
+def _is_table_of_labels(root: Path) -> bool:
+    """Return True if a folder has no DICOM file, and a table for which a mapping can be suggested."""
+    from reveal_bench.sources.study_tree import StudyTree, guess_mapping
+
+    with reading_download(root, None, None, None):
+        return root.is_dir() and _first_dicom(root) is None and guess_mapping(root, StudyTree()) is not None
 
 
 def _first_dicom(root: Path) -> Path | None:

@@ -25,6 +25,8 @@ COLUMN}` for ids that are already public; `source: REVEAL-CXR` if the download i
 true` to reject files whose headers do not state that they are de-identified; `other_studies: left out` if some images
 belong to studies outside the dataset (without this key such images are a problem). Set `pictures: true` if the images
 are PNG or JPEG files; the study key then matches `file` (each file is a study) or `folder` (each folder is a study).
+With `pictures: none` the dataset consists only of the table's labels: there are no images, and `study_key` has only a
+column.
 Under `labels`, `cells: {"": absent, "x": present}` defines further texts for the cells of `wide` columns.
 
 `values` maps the text of a cell (case does not matter) to a term of this package, such as `F`, or to null for unknown.
@@ -41,6 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.benchmarks import Benchmark, own_benchmark
 from reveal_bench.findings import REVEAL_LABELS, Vocabulary, canonical_finding, hint
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
 from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_document
@@ -126,12 +129,20 @@ class StudyMapping:
     require_deidentified: bool
     leaves_out_others: bool = False
     of_pictures: bool = False
+    of_labels_only: bool = False
     findings: tuple[str, ...] = REVEAL_LABELS
 
     @property
     def has_own_findings(self) -> bool:
         """True if the mapping lists its own findings."""
         return isinstance(self.findings, Vocabulary)
+
+    @property
+    def benchmark(self) -> Benchmark | None:
+        """Benchmark of the user's own findings, or of labels without images; None for the source's benchmark."""
+        if self.of_labels_only:
+            return own_benchmark("own-labels", self.findings)
+        return own_benchmark("own-findings", self.findings) if self.has_own_findings else None
 
     @property
     def without_column(self) -> list[str]:
@@ -242,10 +253,14 @@ class MappingParser:
         for name, rule in demographics.items():
             rules[name] = self._rule(rule, f"demographics.{name}", VOCABULARIES.get(name))
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
-        of_pictures = self._flag(content.get("pictures", "false"), "pictures")
+        pictures = content.get("pictures", "false")
+        of_labels_only = pictures == "none"
+        of_pictures = not of_labels_only and self._flag(pictures, "pictures", others=("none",))
+        if of_labels_only and "matches" in key:
+            self._fail("study_key.matches", "must be left out: without images there is nothing to match", matches)
         if of_pictures and matches not in BY_PATH:
             self._fail("study_key.matches", f"must be {' or '.join(BY_PATH)}, because pictures have no header", matches)
-        for name in ("age", "sex") if of_pictures else ():
+        for name in ("age", "sex") if of_pictures or of_labels_only else ():
             if name in rules and rules[name].from_header:
                 self._fail(f"demographics.{name}", "must name a column, because pictures have no header", "header")
         others = content.get("other_studies", "problem")
@@ -264,6 +279,7 @@ class MappingParser:
             require_deidentified=self._flag(content.get("require_deidentified", "false"), "require_deidentified"),
             leaves_out_others=others == "left out",
             of_pictures=of_pictures,
+            of_labels_only=of_labels_only,
             findings=self.findings,
         )
 
@@ -379,9 +395,9 @@ class MappingParser:
             self._fail(name, "must be a path within the download, without ..", _quote_value(value))
         return text
 
-    def _flag(self, value: Any, name: str) -> bool:
+    def _flag(self, value: Any, name: str, others: Sequence[str] = ()) -> bool:
         if str(value).casefold() not in ("true", "false"):
-            self._fail(name, "must be true or false", _quote_value(value))
+            self._fail(name, f"must be {' or '.join(('true', 'false', *others))}", _quote_value(value))
         return str(value).casefold() == "true"
 
     def _fail(self, field: str, rule: str, value: str) -> None:

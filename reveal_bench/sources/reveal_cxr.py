@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.benchmarks import own_benchmark
 from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
@@ -50,7 +49,13 @@ from reveal_bench.sources.source import (
     finish,
     is_synthetic,
 )
-from reveal_bench.sources.study_labels import LabelledStudy, check_columns, labelled_studies, reader_labels
+from reveal_bench.sources.study_labels import (
+    LabelledStudy,
+    check_columns,
+    labelled_studies,
+    reader_labels,
+    reader_warnings,
+)
 from reveal_bench.sources.study_tree import (
     StudyTree,
     TreeImage,
@@ -295,7 +300,7 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyI
 
 
 MAPPING_NAME = "mapping.yaml"
-WANTED = "DICOM radiographs and a table of labels"
+WANTED = "DICOM radiographs and a table of labels, or a table of labels and a mapping with `pictures: none`"
 
 PUBLISHED = {"studies": 100, "images": 109}
 """Counts of the released half (paper 004, Tables 1 and S2), compared if the download claims to be that half."""
@@ -336,7 +341,9 @@ def inspect(
     root = checked_folder(Path(root), WANTED)
     joining = join(root, mapping_path(root, mapping), workers=workers, include_secondary=include_secondary)
     if joining.is_empty:
-        raise ArgumentError("root", f"must contain {WANTED}", root)
+        if guess_mapping(root, joining.tree) is None:
+            raise ArgumentError("root", f"must contain {WANTED}", root)
+        joining.problems.clear()  # the table of labels is enough
     warnings = list(joining.warnings)
     if joining.mapping is None and not joining.problems:
         warnings.append(f"no mapping explains the columns of the table. {suggestion(root, joining.tree)}")
@@ -432,7 +439,7 @@ def collect_data(
         extras=[*terms, *reader_labels(by_readers)],
         set_aside=joining.tree.set_aside,
         synthetic=is_synthetic(joining.root),
-        benchmark=own_benchmark("own-findings", joining.mapping.findings) if joining.mapping.has_own_findings else None,
+        benchmark=joining.mapping.benchmark,
         ids=namer.ids,
     )
 
@@ -453,7 +460,7 @@ class Joining:
     @property
     def is_empty(self) -> bool:
         """True if the download has no studies, no files with problems and no files set aside."""
-        return not (self.tree.studies or self.tree.problems or self.tree.set_aside)
+        return not (self.tree.studies or self.tree.problems or self.tree.set_aside or self.mapping)
 
     @property
     def claims(self) -> bool:
@@ -488,7 +495,9 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         except BuildError as error:
             early = error.problems
     require_deidentified = read is not None and read.require_deidentified
-    if read is not None and read.of_pictures:
+    if read is not None and read.of_labels_only:
+        tree = StudyTree()
+    elif read is not None and read.of_pictures:
         tree = read_pictures(root, one_per_study=read.key_matches == "file")
     else:
         tree = read_tree(
@@ -507,11 +516,17 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         lacks_rows = "reader" in read.rules and bool(joining.problems)
         if joining.table is not None and check_columns(read, joining.table, joining.problems) and not lacks_rows:
             joining.rows, faulty = labelled_studies(read, joining.table, joining.problems)
-            joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, faulty=faulty)
-            joining.warnings += [*_left_out(joining, faulty), *_of_readers(joining.rows)]
+            if read.of_labels_only:
+                tree.studies = {row.key: TreeStudy(row.key) for row in joining.rows}
+                joining.joined = [Joined(row, tree.studies[row.key]) for row in joining.rows]
+            else:
+                joining.joined = join_rows(
+                    read, joining.table.file, joining.rows, tree, joining.problems, faulty=faulty
+                )
+            joining.warnings += [*_left_out(joining, faulty), *reader_warnings(joining.rows)]
         else:
             joining.table = None
-    if not tree.studies and not tree.problems:
+    if not tree.studies and not tree.problems and not (read is not None and read.of_labels_only):
         rule = "must be DICOM radiographs or, if the mapping says `pictures: true`, PNG and JPEG files"
         joining.problems.append(Problem(".", None, "images", rule, "none"))
     if joining.claims:
@@ -532,21 +547,6 @@ def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
     keys = {row.key for row in joining.rows} | faulty
     n = sum(not keys & set(study.keys(joining.mapping.key_matches)) for study in joining.tree.studies.values())
     return [f"{n:,} studies have no row and are left out (`other_studies` in the mapping)"] if n else []
-
-
-def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
-    """Return warnings if the number of readers differs between studies, or if the readers of a study share no label."""
-    warnings = []
-    counted = Counter(len(row.labels_by_reader) for row in rows)
-    if len(counted) > 1:
-        numbers = ", ".join(
-            f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items())
-        )
-        warnings.append(f"studies have different numbers of readers: {numbers}")
-    n = sum(bool(row.labels_by_reader) and not row.labels and all(row.labels_by_reader.values()) for row in rows)
-    if n:
-        warnings.append(f"{n:,} studies have no label from more than half of their readers: all count as absent")
-    return warnings
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:

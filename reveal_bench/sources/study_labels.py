@@ -117,6 +117,21 @@ def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
     return replace(study, labels=labels, n_agree_all=n, agreement=_AGREEMENT_OF.get(n))
 
 
+def reader_warnings(rows: Sequence[LabelledStudy]) -> list[str]:
+    """Return warnings if the number of readers differs between studies, or if the readers of a study share no label."""
+    warnings = []
+    counted = Counter(len(row.labels_by_reader) for row in rows)
+    if len(counted) > 1:
+        numbers = ", ".join(
+            f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items())
+        )
+        warnings.append(f"studies have different numbers of readers: {numbers}")
+    n = sum(bool(row.labels_by_reader) and not row.labels and all(row.labels_by_reader.values()) for row in rows)
+    if n:
+        warnings.append(f"{n:,} studies have no label from more than half of their readers: all count as absent")
+    return warnings
+
+
 def reader_labels(triples: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
     """Return the extra table ``readers`` of `triples` (study_id, reader, labels); [] without triples."""
     rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in triples]

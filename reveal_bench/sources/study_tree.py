@@ -346,16 +346,27 @@ def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
 
 def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
     cells = {column: [row[column] for row in table.rows] for column in table.columns}
-    key = _study_key(cells, tree)
-    if key is None:
-        return None
-    column, fact, n_matched = key
-    content: dict[str, Any] = {"table": table.file, "study_key": {"column": column, "matches": fact}}
+    is_alone = not (tree.studies or tree.problems or tree.set_aside)
+    if not is_alone:
+        key = _study_key(cells, tree)
+        if key is None:
+            return None
+        column, fact, n_matched = key
+        content: dict[str, Any] = {"table": table.file, "study_key": {"column": column, "matches": fact}}
+    else:
+        unique = (name for name, texts in cells.items() if all(texts) and len(set(texts)) == len(texts))
+        column, n_matched = next(unique, table.columns[0]), 0
+        content = {"table": table.file, "pictures": "none", "study_key": {"column": column}}
+        patients = [name for name in cells if name != column and re.match("patient|subject", name, re.IGNORECASE)]
+        content.update(("patient_key", {"column": name}) for name in patients[:1])
     rest = {name: texts for name, texts in cells.items() if name != column}
     labels, notes, used = _labels(table, rest)
-    if not used and (own := _own_findings(rest)):
+    own = _own_findings(rest)
+    if own and (not used or (is_alone and len(own) > len(used))):
         content["findings"] = own
         labels, notes, used = {"wide": {name: name for name in own}}, [], set(own)
+    if is_alone and not used:
+        return None
     content["labels"] = labels
     rest = {name: texts for name, texts in rest.items() if name not in used}
     agreement = _agreement(rest)

@@ -26,7 +26,7 @@ REQUIRED = {
 }  # fmt: skip
 MAKERS = {"url", "creator", "datePublished"}
 """Facts of a user's own dataset that only its makers know."""
-OWN = {"own-findings", "own-boxes", "own-boxes-detection", "rexecution"}
+OWN = {"own-findings", "own-labels", "own-boxes", "own-boxes-detection", "rexecution"}
 
 
 def described(benchmark: Benchmark, *, synthetic: bool) -> dict[str, Any]:
