@@ -3,9 +3,9 @@
 Conventions
 -----------
 Pair i is mask i of two :class:`~reveal_bench.masks.PackedMasks` of equal sizes; results are float arrays (n_pairs,),
-NaN if both masks are empty. The *boundary* of a mask is its pixels that have a neighbour (left, right, above, below)
-outside the mask; everything beyond the image is outside. Distances are between centres of pixels, in pixels, or in mm
-with the spacing (row, column) of the image.
+NaN if both masks are empty (:func:`dice` takes another value). The *boundary* of a mask is its pixels that have a
+neighbour (left, right, above, below) outside the mask; everything beyond the image is outside. Distances are between
+centres of pixels, in pixels, or in mm with the spacing (row, column) of the image.
 
 Sources: Dice 1945; boundary IoU: Cheng et al. 2021, with a band of 2% of the image's diagonal; normalised surface
 distance: Nikolov et al. 2018, counted in pixels of the boundary; Hausdorff 95: the larger of the two directed 95th
@@ -29,8 +29,13 @@ Spacing = tuple[float, float]
 Mask = npt.NDArray[np.bool_]
 
 
-def dice(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
+def dice(predictions: PackedMasks, references: PackedMasks, *, empty: float = np.nan) -> FloatArray:
     """Return twice the shared area over the sum of the two areas.
+
+    Parameters
+    ----------
+    empty : value of a pair of empty masks; 1 in the SIIM-ACR Pneumothorax Segmentation challenge of 2019, whose score
+        is the mean over all images
 
     Raises
     ------
@@ -43,13 +48,16 @@ def dice(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
     >>> a, b = (pack_masks([encode_mask(np.array([row]))]) for row in ([1, 1, 0, 0], [0, 1, 1, 1]))
     >>> dice(a, b)
     array([0.4])
+    >>> nothing = pack_masks([encode_mask(np.zeros((1, 4), bool))])
+    >>> dice(nothing, nothing), dice(nothing, nothing, empty=1.0)
+    (array([nan]), array([1.]))
     """
     from reveal_bench.masks import kernels
 
     _check(predictions, references)
     common = kernels.intersections(predictions.ends, predictions.offsets, references.ends, references.offsets)
     areas = predictions.areas + references.areas
-    shares: FloatArray = np.divide(2.0 * common, areas, out=np.full(len(areas), np.nan), where=areas > 0)
+    shares: FloatArray = np.divide(2.0 * common, areas, out=np.full(len(areas), empty), where=areas > 0)
     return shares
 
 

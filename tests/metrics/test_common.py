@@ -426,6 +426,7 @@ def test_all_undefined(metric: Metric) -> None:
     )
     results = values(metric, UNDEFINED[kind])
     defined = {
+        "siim_dice": 1.0,
         "pixel_specificity": 1.0,  # all pixels are negative
         "specificity": 1.0,  # all references and predictions are negative
         "npv": 1.0,

@@ -7,6 +7,7 @@ import pytest
 
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.masks import encode_mask, pack_masks
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 
 SPACING = (0.5, 0.25)
@@ -44,6 +45,24 @@ def blobs(rng: np.random.Generator) -> BoolArray:
         y, x = rng.integers(0, 12), rng.integers(0, 16)
         mask[y : y + rng.integers(1, 9), x : x + rng.integers(1, 9)] = True
     return mask & (rng.random(mask.shape) < rng.choice([1.0, 0.9]))
+
+
+def test_dice_of_siim_acr_counts_empty_answers_to_empty_images_as_right() -> None:
+    """Per image, over pixels that are listed one by one: 2 |X and Y| / (|X| + |Y|), and 1 if X and Y are empty."""
+    rng = np.random.default_rng(1)
+    nothing, full = np.zeros((14, 18), bool), np.ones((14, 18), bool)
+    pairs = [(nothing, nothing), (nothing, full), (full, nothing), (full, full)]
+    pairs += [(blobs(rng), blobs(rng)) for _ in range(200)]
+    values = []
+    for pair in pairs:
+        x, y = ({(row, column) for row in range(14) for column in range(18) if mask[row, column]} for mask in pair)
+        values.append(2 * len(x & y) / (len(x) + len(y)) if x or y else 1.0)
+    first, second = (pack_masks([encode_mask(pair[k]) for pair in pairs]) for k in (0, 1))
+    results = METRICS["siim_dice"].resolve()(first, second)
+    np.testing.assert_allclose(results, values, rtol=1e-12)
+    assert results[:4].tolist() == [1, 0, 0, 1]
+    assert results.mean() == pytest.approx(sum(values) / len(values))
+    assert np.isnan(dice(first, second)).sum() == sum(not (a.any() or b.any()) for a, b in pairs) > 5
 
 
 def test_every_figure_is_that_of_a_plain_loop() -> None:
