@@ -62,9 +62,11 @@ class ReaderStudyResult(TableResult):
     def caption(self) -> str:
         """Numbers of cases and readers, whether each is random or fixed, and the test of all modalities."""
         analysis = self.analysis
+        readers = count_text(len(analysis.readers), "reader")
+        readers += ", each with one modality," if np.isnan(analysis.figures).any() else ""
         samples = f"readers {analysis.readers_are}, cases {analysis.cases_are}"
         text = (
-            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {count_text(len(analysis.readers), 'reader')}"
+            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {readers}"
             f"{'' if self.system is None else f' and {self.system}'} on "
             f"{count_text(self.n_cases, 'case')} of {count_text(self.n_patients, 'patient')}{self._each()}, {samples}: "
             "95% intervals "
@@ -133,12 +135,13 @@ class ReaderStudyResult(TableResult):
         return asdict(self.analysis.components) | {"n_cases": self.n_cases}
 
     def by_reader(self) -> list[dict[str, Any]]:
-        """Return the figure of merit of every reader with every modality."""
+        """Return the figure of merit of every reader with every modality with which the reader read."""
         analysis = self.analysis
         return [
             {"modality": modality, "reader": reader, "value": float(analysis.figures[i, j])}
             for i, modality in enumerate(analysis.modalities)
             for j, reader in enumerate(analysis.readers)
+            if not math.isnan(analysis.figures[i, j])
         ]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -178,6 +181,7 @@ def readers(
     columns: Mapping[str, str] | None = None,
     system: str | None = None,
     partly_crossed: bool = False,
+    nested: bool = False,
     readers_are: Sample = "random",
     cases_are: Sample = "random",
     margin: float | None = None,
@@ -194,6 +198,7 @@ def readers(
     columns : one of these names -> name of the column in the table
     system : a reader to compare with all others, such as a model that read the same cases
     partly_crossed : allow readers with different cases; each reader must have read the same cases with every modality
+    nested : True if each reader read with only one modality (split plot), such as hospitals with and without a model
     readers_are, cases_are : "random" to generalise to similar readers or cases, "fixed" to conclude only about these
     margin : largest acceptable loss of the first modality against the second; differences then get a verdict on
         non-inferiority
@@ -208,7 +213,7 @@ def readers(
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "must be above 0", margin)
     rows = rows_of(table, [*COLUMNS, *(columns or {}).values()])
-    study = read_study(rows, columns, partly_crossed=partly_crossed)
+    study = read_study(rows, columns, partly_crossed=partly_crossed, nested=nested)
     two_valued = two_valued_readings(study) if merit in ("auc", "lroc") else None
     if system is not None:
         study = beside_readers(study, system)
@@ -222,7 +227,7 @@ def readers(
         cases_are=cases_are,
     )
     n_patients = int(study.patients.max()) + 1
-    each = (~np.isnan(study.scores[0])).sum(axis=1)
+    each = (~np.isnan(study.scores)).any(axis=0).sum(axis=1)
     n_read = int(each.min()), int(each.max())
     return ReaderStudyResult(analysis, merit, len(study.cases), n_patients, margin, system, n_read, two_valued)
 

@@ -184,6 +184,9 @@ def readers(
     partly_crossed: Annotated[
         bool, typer.Option("--partly-crossed", help="Allow readers who have read different cases.")
     ] = False,
+    nested: Annotated[
+        bool, typer.Option("--nested", help="Each reader has read with only one modality (split plot).")
+    ] = False,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     margin: Annotated[
@@ -202,6 +205,7 @@ def readers(
         columns=_named(column or []),
         system=system,
         partly_crossed=partly_crossed,
+        nested=nested,
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
         margin=margin,

@@ -27,6 +27,8 @@ figure of merit   of one reader and modality
 the system's ratings. Analysing this study gives the same interval and p as analysing the readers' differences from the
 system, because the system's ratings do not vary between readers.
 
+If readers are nested in modalities (split plot), each reader reads with one modality; the other figures are NaN.
+
 The same formulas apply to readers of different cases, because a mean figure needs the mean covariance of all pairs of
 readers, including zeros (marginal means, Hillis 2014).
 
@@ -79,7 +81,11 @@ class ReaderStudy:
 
 
 def read_study(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None, *, partly_crossed: bool = False
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str] | None = None,
+    *,
+    partly_crossed: bool = False,
+    nested: bool = False,
 ) -> ReaderStudy:
     """Parse a long table: a row per reader, case and modality.
 
@@ -90,6 +96,7 @@ def read_study(
         `located` may be blank where `truth` is 0; every other column must have a value in every row
     columns : field in :data:`COLUMNS` -> name of the column in the table
     partly_crossed : allow readers to have read different cases
+    nested : True if each reader read with only one modality
 
     Raises
     ------
@@ -129,7 +136,7 @@ def read_study(
         if named["truth"] in names:
             _same(truth, case, _zero_or_one(row.get(named["truth"]), "truth", number), "truth", number)
         _same(patients, case, patient or case, "patient", number)
-    study = _crossed(scores, truth, patients, partly_crossed)
+    study = _crossed(scores, truth, patients, partly_crossed, nested)
     if named["located"] not in names:
         return study
     located = _located(rows, places, truth, named["located"])
@@ -198,14 +205,23 @@ def _crossed(
     truth: Mapping[str, int],
     patients: Mapping[str, str],
     partly_crossed: bool,
+    nested: bool,
 ) -> ReaderStudy:
     modalities, readers, cases = (tuple(dict.fromkeys(key[i] for key in scores)) for i in range(3))
+    modality_of = _modality_of(scores)
+    if nested and (len(modality_of) < len(readers) or len(modalities) < 2):
+        names = ", ".join(r for r in readers if r not in modality_of) or "one modality"
+        raise ArgumentError("nested", "needs several modalities and readers who read with one of them", names)
+    if not nested and len(modality_of) == len(readers) and len(modalities) > 1:
+        rule = "must have every reader with every modality, or `nested` must be set"
+        raise ArgumentError("rows", rule, "one modality for each reader", ("nested",))
     read = {key[1:] for key in scores} if partly_crossed else {(r, c) for r in readers for c in cases}
-    missing = [(m, *both) for m in modalities for both in sorted(read) if (m, *both) not in scores]
+    expected = [(m, r, c) for m in modalities for r, c in sorted(read) if not nested or modality_of[r] == m]
+    missing = [key for key in expected if key not in scores]
     if missing:
         m, r, c = missing[0]
         place = f"none of case {c!r} by reader {r!r} with modality {m!r}"
-        of = f"{len(missing):,} of {len(modalities) * len(read):,} readings are missing"
+        of = f"{len(missing):,} of {len(expected):,} readings are missing"
         if partly_crossed:
             rule = f"must have the same cases of a reader with every modality; {of}"
             raise ArgumentError("rows", rule, place)
@@ -217,6 +233,14 @@ def _crossed(
         modalities, readers, cases, np.array(table),
         np.array([truth.get(case, -1) for case in cases]), np.array([code[patients[case]] for case in cases]),
     )  # fmt: skip
+
+
+def _modality_of(readings: Iterable[Key]) -> dict[str, str]:
+    """Return reader -> modality, of the readers who read with only one."""
+    modalities: dict[str, set[str]] = {}
+    for modality, reader, _ in readings:
+        modalities.setdefault(reader, set()).add(modality)
+    return {reader: min(own) for reader, own in modalities.items() if len(own) == 1}
 
 
 def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
@@ -277,6 +301,8 @@ def two_valued_readings(study: ReaderStudy) -> TwoValuedReadings | None:
         for j, reader in enumerate(study.readers):
             scores = study.scores[i, j]
             levels = np.unique(scores[~np.isnan(scores)])
+            if not len(levels):  # a reader nested in another modality
+                continue
             names[len(levels) <= 2].append(f"{reader} with {modality}" if len(study.modalities) > 1 else reader)
             negative = (study.truth == 0) & ~np.isnan(scores)
             if len(levels) == 2 and negative.any():
@@ -288,6 +314,8 @@ def two_valued_readings(study: ReaderStudy) -> TwoValuedReadings | None:
 
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
     """Return figures of merit (n_modalities, n_readers), and the covariance of their errors over modality x reader.
+
+    The figure of a reader who did not read with a modality is NaN, and its covariances are 0.
 
     Raises
     ------
@@ -312,13 +340,13 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
     n_patients = int(study.patients.max()) + 1
     if n_patients < 2:
         raise ArgumentError("rows", "must have at least two patients", n_patients)
-    values, left_out = np.empty((t, r)), np.empty((n_patients, t * r))
-    for i in range(t):
-        for j in range(r):
-            read = ~np.isnan(scores[i, j])
-            own = scores[i, j, read], study.truth[read], study.patients[read]
-            values[i, j], left_out[:, i * r + j] = FIGURES[merit](*own, n_patients)
-    if np.isnan(values).any() or np.isnan(left_out).any():
+    values, left_out = np.full((t, r), np.nan), np.zeros((n_patients, t * r))
+    is_read = ~np.isnan(scores)
+    for i, j in np.argwhere(is_read.any(axis=2)):
+        read = is_read[i, j]
+        own = scores[i, j, read], study.truth[read], study.patients[read]
+        values[i, j], left_out[:, i * r + j] = FIGURES[merit](*own, n_patients)
+    if np.isnan(values[is_read.any(axis=2)]).any() or np.isnan(left_out).any():
         rule = f"must define {merit} even without any single patient: each reader needs positive and negative cases"
         raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} positive cases")
     deviations = left_out - left_out.mean(axis=0)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import f as f_distribution
+from scipy.stats import f_oneway, ttest_ind
 
 from reveal_bench.reader_studies.analysis import Analysis, Sample, analyse
 from reveal_bench.reader_studies.study import beside_readers, figures_of
@@ -172,6 +174,67 @@ def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Gener
     thrice, twice = 3 * smallest.p, 2 * middle.p
     expected = [min(1, thrice), min(1, max(thrice, twice)), min(1, max(thrice, twice, largest.p))]
     assert [one.p_adjusted for one in (smallest, middle, largest)] == pytest.approx(expected)
+
+
+def nested(numbers: list[int]) -> npt.NDArray[np.bool_]:
+    """Which of the readers has which modality, in order, as (n_modalities, n_readers)."""
+    return np.repeat(np.arange(len(numbers)), numbers) == np.arange(len(numbers))[:, None]
+
+
+@pytest.mark.parametrize("numbers", [[4, 4], [3, 6], [2, 2, 2]])
+def test_nested_readers_of_fixed_cases_are_an_analysis_of_variance(
+    rng: np.random.Generator, numbers: list[int]
+) -> None:
+    """scipy's one-way analysis of variance and, for two modalities, Student's t of two samples of readers."""
+    is_read = nested(numbers)
+    figures = np.where(is_read, 0.8 + 0.05 * rng.standard_normal(is_read.shape), np.nan)
+    samples = [row[~np.isnan(row)] for row in figures]
+    result = of(figures, 1e-4 * np.eye(figures.size), cases_are="fixed")
+    f, p = f_oneway(*samples)
+    assert (result.f, result.p) == (pytest.approx(f), pytest.approx(p))
+    assert result.freedom == (len(numbers) - 1, sum(numbers) - len(numbers))
+    if len(numbers) == 2:
+        interval = ttest_ind(*samples).confidence_interval()
+        (difference,) = result.differences
+        assert (difference.estimate.low, difference.estimate.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_nested_readers_of_random_cases(rng: np.random.Generator) -> None:
+    """Hillis's F and degrees of freedom (2014) written out, for three modalities with four readers each."""
+    is_read = nested([4, 4, 4])
+    figures = np.where(is_read, 0.8 + 0.05 * rng.standard_normal(is_read.shape), np.nan)
+    matrix = covariance(3, 12, 8e-4, 9.0, 5e-4, 2e-4)  # cov_1 does not occur
+    result = of(figures, matrix)
+    means = np.nanmean(figures, axis=1)
+    of_readers = np.nanvar(figures, axis=1, ddof=1).mean()
+    error = of_readers + 4 * 3e-4
+    freedom = error**2 / (of_readers**2 / 9)
+    assert (result.f, result.freedom) == (pytest.approx(4 * means.var(ddof=1) / error), (2, pytest.approx(freedom)))
+    assert result.p == pytest.approx(f_distribution.sf(result.f, 2, freedom))
+    assert result.differences[1].error == pytest.approx(math.sqrt(2 * error / 4))
+    assert result.components.reader == pytest.approx(of_readers - 8e-4 + 5e-4)
+    assert math.isnan(result.components.interaction)
+    with pytest.raises(ValueError, match="`readers_are` must be 'fixed' for one reader"):
+        of(np.where(nested([1, 3]), 0.5, np.nan), np.eye(8))
+    assert math.isnan(of(np.where(nested([2, 3, 2]), rng.random(7), np.nan), covariance(3, 7, 1.0, 0, 0.5, 0.2)).f)
+
+
+def test_nested_fixed_readers_have_the_variance_of_the_contrast(rng: np.random.Generator) -> None:
+    study = drawn(rng, t=2, r=6, n=90)
+    is_read = nested([3, 3])
+    figures, matrix = figures_of(replace(study, scores=np.where(is_read[:, :, None], study.scores, np.nan)), "auc")
+    assert np.isnan(figures).tolist() == (~is_read).tolist()
+    whole, whole_matrix = figures_of(study, "auc")
+    own = np.flatnonzero(is_read)
+    assert matrix[np.ix_(own, own)] == pytest.approx(whole_matrix[np.ix_(own, own)])
+    contrast = np.where(is_read, np.array([[1], [-1]]) / 3, 0).ravel()
+    (difference,) = of(figures, matrix, readers_are="fixed").differences
+    assert difference.estimate.value == pytest.approx(contrast @ whole.ravel())
+    cov_2, cov_3 = (
+        np.mean([whole_matrix[a, b] for a in own for b in own if a != b and (a // 6 == b // 6) == same])
+        for same in (True, False)
+    )
+    assert difference.error**2 == pytest.approx(contrast @ whole_matrix @ contrast + 2 * max(cov_3 - cov_2, 0))
 
 
 def test_one_modality_has_means_alone(rng: np.random.Generator) -> None:

@@ -159,6 +159,41 @@ def test_readers_may_have_read_different_cases_where_that_is_said() -> None:
         read_study(rows[:-1], partly_crossed=True)
 
 
+NESTED = [row for row in ROWS if (row["reader"], row["modality"]) in {("R1", "CR"), ("R2", "DX")}]
+
+
+def test_readers_may_be_nested_in_modalities_where_that_is_said() -> None:
+    study = read_study(NESTED, nested=True)
+    assert np.isnan(study.scores).all(axis=2).tolist() == [[False, True], [True, False]]
+    assert two_valued_readings(study) is None
+    with pytest.raises(ValueError, match="every modality, or `nested` must be set, got one modality for each reader"):
+        read_study(NESTED)
+    with pytest.raises(
+        ValueError, match=r"1 of 8 readings are missing, got none of case 'd' by reader 'R2' with .*'DX'"
+    ):
+        read_study(NESTED[:-1], nested=True)
+    assert len(read_study(NESTED[:-1], nested=True, partly_crossed=True).cases) == 4
+    with pytest.raises(ValueError, match="readers who read with one of them, got R1"):
+        read_study([row for row in ROWS if row["reader"] == "R1" or row["modality"] == "DX"], nested=True)
+    with pytest.raises(ValueError, match=r"needs several modalities .*, got one modality"):
+        read_study([row for row in ROWS if row["modality"] == "CR"], nested=True)
+
+
+def test_the_result_of_nested_readers_has_only_their_own_figures() -> None:
+    """By hand: every reader of NESTED has an area of 1, and R3 and R4 with reversed scores one of 0."""
+    rows = NESTED + [row | {"reader": f"R{int(row['reader'][1]) + 2}", "score": -row["score"]} for row in NESTED]
+    more = [row | {"case": row["case"] * 2} for row in rows]
+    result = rb.readers(rows + more, nested=True)
+    assert {(one["modality"], one["reader"]): one["value"] for one in result.by_reader()} == {
+        ("CR", "R1"): 1, ("DX", "R2"): 1, ("CR", "R3"): 0, ("DX", "R4"): 0,
+    }  # fmt: skip
+    assert result.caption.startswith(
+        "AUC of 4 readers, each with one modality, on 8 cases of 8 patients, readers random"
+    )
+    with pytest.raises(ValueError, match=r"`pilot` must come from a study with two modalities .*, got no interaction"):
+        rb.plan_readers(result, difference=0.1)
+
+
 def test_a_system_must_have_read_what_readers_read() -> None:
     rows = [row for row in ROWS if row["modality"] == "CR" and (row["reader"], row["case"]) != ("R1", "a")]
     study = read_study(rows, partly_crossed=True)
