@@ -22,7 +22,7 @@ Sources
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -408,6 +408,21 @@ class Vocabulary(tuple[str, ...]):
         made.terms, made.synonyms = terms, means
         made.alone = frozenset(name for name, term in terms.items() if term.get("stands_alone"))
         return made
+
+
+def select_names(vocabulary: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
+    """Return the findings of `vocabulary` in `names`, in its order, with their terms.
+
+    Examples
+    --------
+    >>> own = Vocabulary.of(["Pneumothorax", "No finding"], {"Pneumothorax": {"synonyms": ["PTX"]}})
+    >>> canonical_finding("ptx", select_names(own, {"Pneumothorax"}))
+    'Pneumothorax'
+    """
+    chosen = tuple(finding for finding in vocabulary if finding in names)
+    if not isinstance(vocabulary, Vocabulary):
+        return chosen
+    return Vocabulary.of(chosen, {name: term for name, term in vocabulary.terms.items() if name in names})
 
 
 def terms_of(vocabulary: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, Any]]]:

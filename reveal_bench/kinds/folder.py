@@ -13,7 +13,14 @@ from typing import Any, TypeAlias
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.files import FOLDER_INFO
-from reveal_bench.findings import FindingGroups, Vocabulary, canonical_finding, check_finding_groups, terms_of
+from reveal_bench.findings import (
+    FindingGroups,
+    Vocabulary,
+    canonical_finding,
+    check_finding_groups,
+    select_names,
+    terms_of,
+)
 from reveal_bench.words import count_text
 
 FORMAT = 2
@@ -157,7 +164,7 @@ def select_findings(names: Sequence[str] | str, info: FolderInfo, asked: Sequenc
         chosen |= set(members)
     if not chosen:
         raise ArgumentError("findings", "must name at least one finding", repr(names))
-    return tuple(finding for finding in asked if finding in chosen)
+    return select_names(asked, chosen)
 
 
 def open_folder(folder: AnyFolder) -> OpenFolder:

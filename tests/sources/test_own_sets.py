@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import reveal_bench as rb
 from reveal_bench import api
 from reveal_bench.cli import app
 from reveal_bench.evaluation.score import score_file
@@ -292,6 +293,17 @@ def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
     assert type(info.findings) is Vocabulary
     with pytest.raises(ValueError, match="`terms` must be keyed by findings, got 'Edema'"):
         Vocabulary.of(["COPD"], {"Edema": {}})
+
+
+def test_synonyms_are_read_in_a_part_of_the_findings(own):
+    bench = rb.load(own)
+    part = bench.select("PTX")
+    assert part.part == f"1 of {len(bench.info.findings)} findings"
+    other = next(finding for finding in bench.info.findings if finding != "Pneumothorax")
+    answers = {study: {"ptx": 0.5, other: 0.5} for study in part.manifest.studies}
+    report = rb.lint(answers, part)
+    assert report.ok
+    assert [problem.rule for problem in report.problems] == ["finding-spelling", "not-asked"]
 
 
 BOXES, BOX_MAPPING = (block_below(PAGE, "Boxes of your own", form) for form in ("csv", "yaml"))

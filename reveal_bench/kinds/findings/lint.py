@@ -124,10 +124,8 @@ class StudyChecker:
         self._any_scale = any_scale
         self._manifest, self._limits, self._log = manifest, limits, log
         self._studies, self._other_studies = set(manifest.studies), set(manifest.other_studies)
-        self._vocabulary = manifest.labels  # may have synonyms, which a sum of tuples would lose
-        if manifest.other_labels:
-            self._vocabulary += manifest.other_labels
-        self._canonical: dict[str, str | None] = {label: label for label in self._vocabulary}
+        self._canonical: dict[str, str | None] = {label: label for label in (*manifest.labels, *manifest.other_labels)}
+        self._n_labels = len(self._canonical)
         self._n_searched = 0
 
     def check(self, entry: RawPrediction) -> FindingsPrediction | None:
@@ -186,7 +184,8 @@ class StudyChecker:
             self._error(entry, "wrong-type", field, "a label must be a short text", name)
             return None
         if name not in self._canonical:
-            self._canonical[name] = canonical_finding(name, self._vocabulary)
+            asked, others = self._manifest.labels, self._manifest.other_labels  # each with its own synonyms
+            self._canonical[name] = canonical_finding(name, asked) or canonical_finding(name, others)
         label = self._canonical[name]
         if label in self._manifest.other_labels:
             self.not_asked[label] += 1
@@ -200,7 +199,7 @@ class StudyChecker:
 
     def _labels(self, entry: RawPrediction) -> tuple[str, ...] | None:
         names = entry.fields["labels"]
-        if not isinstance(names, list) or len(names) > len(self._vocabulary):
+        if not isinstance(names, list) or len(names) > self._n_labels:
             self._error(entry, "wrong-type", "labels", "must be a list of labels, each once", names)
             return None
         labels = [self._label(entry, "labels", name) for name in names]

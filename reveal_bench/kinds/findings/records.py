@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import select_names
 from reveal_bench.kinds.folder import AnyFolder, OpenFolder, open_split, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
@@ -138,7 +139,7 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
         split,
         opened.findings,
         tuple(filter(selection.has, studies)),
-        tuple(label for label in info.findings if label not in opened.findings),
+        select_names(info.findings, set(info.findings) - set(opened.findings)),
         tuple(study for study in studies if not selection.has(study)),
     )
 
