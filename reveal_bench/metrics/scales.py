@@ -29,7 +29,7 @@ def scale_text(metrics: Iterable[str]) -> str:
     Examples
     --------
     >>> scale_text(["point_hit"]), scale_text(["cpm", "false_alarms"])
-    ('percent', 'false alarms of each finding per image, all else in percent,')
+    ('percent', 'false alarms of each finding per image, everything else in percent,')
     """
     others = {METRICS[metric].family == "lesions" for metric in metrics if METRICS[metric].high > 1}
     words = [

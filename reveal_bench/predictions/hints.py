@@ -24,7 +24,7 @@ def name_hint(name: str, known: Sequence[str]) -> str:
     Examples
     --------
     >>> name_hint("Unnamed: 0", ["x", "y"]), name_hint("X", ["x", "y"])
-    ('the index of a DataFrame? leave it out: df.to_csv(..., index=False)', 'did you mean x?')
+    ('is this the index of a DataFrame? Leave it out: df.to_csv(..., index=False)', 'did you mean x?')
     """
     if not name or name.startswith("Unnamed: "):
         return "is this the index of a DataFrame? Leave it out: df.to_csv(..., index=False)"
