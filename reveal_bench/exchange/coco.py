@@ -159,7 +159,8 @@ def read(path: Path, known: Annotations) -> Annotations:
         film, finding = films.get(_field(row, "image_id")), findings.get(_field(row, "category_id"))
         if film is None or finding is None:
             raise ArgumentError("file", "must have images and categories of every annotation", f"annotation {number}")
-        drawing = _drawing(row, film, finding, f"annotation {number}", regions)
+        where = f"annotation {number}"
+        drawing = regions.drawing(where, _drawing(row, film, finding, where, regions))
         key = word(row.get("group"), "group") or number
         drawings[key] = joined(drawings.get(key), drawing)
     return replace(known, drawings=tuple(drawings.values()), studies=(), notes=regions.notes)

@@ -214,6 +214,7 @@ def read(path: Path, known: Annotations) -> Annotations:
                 continue
             where = f"label {n} of sample {number}"
             drawing = _drawing(part, film, finding, reader, where, regions, is_contour=kind == "Polylines")
+            drawing = regions.drawing(where, drawing)
             group = word(part.get("group"), "group")
             key = (film.image_id, group) if group else len(drawings)
             drawings[key] = joined(drawings.get(key), drawing)

@@ -178,7 +178,7 @@ def read(path: Path, known: Annotations) -> Annotations:
 def _left_out(region: dict[str, Any], meta: dict[str, Any], known: Annotations) -> str | None:
     """Return the name of a result that is neither a drawing nor a label of a study; None for drawings and labels."""
     kind, value = str(region.get("type")), region.get("value")
-    if kind != "choices" or meta or not isinstance(value, dict):
+    if kind != "choices" or not isinstance(value, dict) or meta.keys() & {"reader", "cell", "probabilities"}:
         return LEFT_OUT.get(kind)
     findings = {name.casefold() for name in known.names}
     names = {str(name).replace("_", " ").casefold() for name in listed(value.get("choices"), "choices")}

@@ -498,8 +498,8 @@ def _structure(value: Any) -> Any:
 
     Examples
     --------
-    >>> _structure("[10, 20, 30, 40]"), _structure("10 20 30 40"), _structure("[1. 2.]"), _structure("D5")
-    ([10, 20, 30, 40], ['10', '20', '30', '40'], ['1.', '2.'], 'D5')
+    >>> _structure("[10, 20, 30, 40]"), _structure("10 20 30 40"), _structure("[1. 2.]"), _structure("D5 or E5")
+    ([10, 20, 30, 40], [10, 20, 30, 40], [1.0, 2.0], 'D5 or E5')
     """
     if not isinstance(value, str):
         return value.tolist() if hasattr(value, "tolist") else value
@@ -507,8 +507,8 @@ def _structure(value: Any) -> Any:
     if text.startswith(("[", "(", "{")):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             return ast.literal_eval(text)
-    words = text.strip("[]()").replace(",", " ").split()
-    return words if len(words) > 1 else value
+    numbers = [_number(word) for word in text.strip("[]()").replace(",", " ").split()]
+    return numbers if len(numbers) > 1 and not any(isinstance(number, str) for number in numbers) else value
 
 
 def _is_count(values: Sequence[Any]) -> bool:

@@ -19,10 +19,12 @@ from typing import Any, Literal
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.shapes import finite, pixels, whole
 from reveal_bench.geometry import SLACK, box_around, extent_problem, is_inside
-from reveal_bench.kinds.cases import AnnotatedImage, Annotations
+from reveal_bench.kinds.cases import AnnotatedImage, Annotations, Drawing
 from reveal_bench.masks import Box
 from reveal_bench.words import count_text
 
+ROUNDING = 1e-6
+"""Pixels beyond the image that are rounding of other units, such as percent, and not counted as cut."""
 Points = tuple[tuple[float, float], ...]
 _UPLOADED = re.compile(r"(?:.*[/\\])?[0-9a-f]{8}-(?P<stem>.+?)(?P<suffix>\.\w+)?")
 _ROBOFLOW = re.compile(
@@ -117,12 +119,19 @@ class RegionChecks:
             value = f"{list(sides)}" + f" rotated by {rotation}" * bool(degrees)
             raise ArgumentError("file", f"at {where} ({film.image_id}): a box {problem}", value)
         self._n_rotated += bool(degrees)
-        left, top = max(x, 0), max(y, 0)
-        right, bottom = min(x + width, film.width), min(y + height, film.height)
-        if (left, top, right, bottom) == (x, y, x + width, y + height):
+        excess = max(-x, -y, x + width - film.width, y + height - film.height)
+        if excess <= 0:
             return x, y, width, height
-        self._n_cut += 1
+        self._n_cut += excess > ROUNDING
+        left, top = max(x, 0.0), max(y, 0.0)
+        right, bottom = min(x + width, film.width), min(y + height, film.height)
         return left, top, pixels(right - left), pixels(bottom - top)
+
+    def drawing(self, where: str, drawing: Drawing) -> Drawing:
+        """Return a drawing; raise an ArgumentError if it has neither a region nor a cell."""
+        if drawing.mask or drawing.polygons or drawing.boxes or drawing.points or drawing.cell is not None:
+            return drawing
+        raise ArgumentError("file", f"at {where} ({drawing.image_id}): there must be a box, mask, contour or point")
 
     def points(self, film: AnnotatedImage, where: str, points: Points) -> Points:
         """Return points; raise an ArgumentError if a point is not in the image."""

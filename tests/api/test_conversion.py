@@ -125,7 +125,7 @@ def test_an_unnamed_column_is_an_index_if_it_counts_from_0_or_1(
 
 
 def test_lists_in_cells_of_a_table(world: World, tmp_path: Path) -> None:
-    rows = [{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 32], "point": [9, 20]},
+    rows = [{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 32], "point": "9, 20"},
             {"image_id": TWO, "finding": "Edema", "rle": {"size": [48, 64], "counts": "P`3"}}]  # fmt: skip
     file = as_file(tmp_path / "boxes.csv", pd.DataFrame(rows).to_csv(index=False))
     box, mask = rb.convert(file, world.folder).predictions
@@ -246,7 +246,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3]}], {},
         "must have four numbers in each box, got [1, 2, 3]",
     ),
-    "a box as words": ([{"image_id": ONE, "finding": "Edema", "bbox": "1,2,x,4"}], {}, "got [1, 2, 'x', 4] in row 1"),
+    "a box as words": ([{"image_id": ONE, "finding": "Edema", "bbox": "1,2,x,4"}], {}, "got ['1,2,x,4'] in row 1"),
     "a box with a blank cell": (
         [{"image_id": one, "finding": "Edema", "xmin": 1, "ymin": 2, "xmax": 3} | more
          for one, more in ((TWO, {"ymax": 9}), (ONE, {}))], {}, "got [1, 2, 3, None] in row 2"

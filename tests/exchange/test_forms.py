@@ -262,7 +262,7 @@ def annotation(**more: Any) -> list[dict[str, Any]]:
         (coco_with(annotations=annotation(bbox=[1, 2, 3])), r"must have boxes \[x, y, .* got \[1, 2, 3\]"),
         (coco_with(annotations=annotation(points=[[1, 2, 3]])), r"must have pairs \[x, y\] as points, got \[1, 2, 3\]"),
         (coco_with(annotations=annotation(points=5)), "must have a list as points, got 5"),
-        (coco_with(annotations=annotation(group=[])), r"must have text or a number as group, got \[\]"),
+        (coco_with(annotations=annotation(group=[], cell="A1")), r"must have text or a number as group, got \[\]"),
         (coco_with(annotations=annotation(score=10**400)), "must have finite numbers as score, got 1000"),
         (coco_with(annotations=annotation(score="NaN", bbox=[0, 0, 1, 1])), "must have finite numbers as score"),
     ],

@@ -123,6 +123,26 @@ def test_boxes_less_than_a_pixel_beyond_the_image_are_cut_and_counted(form: str,
     assert done.notes == ("1 box cut at the border of the image, by at most 1 pixel",)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_rounding_at_the_border_is_not_counted(form: str, tmp_path: Path) -> None:
+    done = form_named(form).read(write(form, tmp_path / "a", (28, 10, 12.0000004, 20.0000004)), KNOWN)
+    assert done.drawings[0].boxes == ((28, 10, 12, 20),)
+    assert done.notes == ()
+
+
+def test_annotations_without_a_region_are_refused(tmp_path: Path) -> None:
+    for n, row in enumerate(({"bbox": [0, 0, 0, 0]}, {"bbox": []}, {"segmentation": []})):
+        document = json.loads(write("coco", tmp_path / "a").read_text())
+        document["annotations"] = [{"id": 1, "image_id": 1, "category_id": 1, "score": n, **row}]
+        (tmp_path / "a").write_text(json.dumps(document))
+        with pytest.raises(ArgumentError, match=r"annotation 1 \(p1_front\): there must be a box, mask"):
+            form_named("coco").read(tmp_path / "a", KNOWN)
+    sample = {"filepath": "p1_front.png", "found": {"_cls": "Detections", "detections": [{"label": "Edema"}]}}
+    (tmp_path / "a").write_text(json.dumps({"samples": [sample]}))
+    with pytest.raises(ArgumentError, match=r"label 1 of sample 1 \(p1_front\): there must be a box, mask"):
+        form_named("fiftyone").read(tmp_path / "a", KNOWN)
+
+
 @pytest.mark.parametrize("form", [*FORMS, "dicom-sr"])
 def test_points_contours_and_boxes_outside_the_image_are_refused(form: str, tmp_path: Path) -> None:
     outside = {
@@ -205,7 +225,7 @@ def test_results_that_are_not_drawings_are_left_out_by_count(tmp_path: Path) -> 
         {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"},
         {"type": "relation", "from_id": "b", "to_id": "a", "direction": "right"},
         {"type": "textarea", "id": "a", "value": {"x": 25, "y": 50, "text": ["seen twice"]}},
-        {"type": "choices", "value": {"choices": ["Good image"]}},
+        {"type": "choices", "value": {"choices": ["Good image"]}, "meta": {"text": ["a note"]}},
         {"type": "choices", "id": "a", "value": {"x": 25, "y": 50, "width": 25, "height": 20, "choices": ["Edema"]}},
         {"type": "rating", "value": {"rating": 3}},
     ]
