@@ -161,6 +161,11 @@ class Bench:
         """The dataset folder with its info and the selection."""
         return OpenFolder(self.folder, self.info, self.selection)
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Names of the findings, labels or categories asked, in the benchmark's order."""
+        return self.dataset.findings
+
     @cached_property
     def kind(self) -> AnyKind:
         """The kind of benchmark, which defines questions and scores."""

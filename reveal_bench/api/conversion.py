@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from reveal_bench.api.bench import AnyBench, Bench, as_whole_bench
-from reveal_bench.api.inputs import frame_of
+from reveal_bench.api.inputs import frame_of, is_given
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
@@ -229,7 +229,7 @@ def _rows(source: Any) -> list[dict[str, Any]]:
     if hasattr(source, "to_pandas") or hasattr(source, "to_parquet"):
         frame = frame_of(source, "source")
         return [
-            {str(name): value if _is_given(value) else None for name, value in row.items()}
+            {str(name): value if is_given(value) else None for name, value in row.items()}
             for row in frame.to_dict("records")
         ]
     if isinstance(source, Mapping):
@@ -238,13 +238,6 @@ def _rows(source: Any) -> list[dict[str, Any]]:
         return [dict(row) for row in source]
     rule = "must be a path, a DataFrame, a list of mappings, or an array with `labels` and `ids`"
     raise ArgumentError("source", rule, f"a {type(source).__name__}", ("labels", "ids"))
-
-
-def _is_given(value: Any) -> bool:
-    """Return True if a cell of a DataFrame is not empty or NaN."""
-    import pandas as pd
-
-    return not (pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:

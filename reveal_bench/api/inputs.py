@@ -1,14 +1,16 @@
 """Accept predictions of any Python type, and check them with the same linter as a prediction file.
 
 Inputs other than files are written to a temporary file, so that the same rules apply. No value is filled in, rounded or
-omitted.
+omitted. Ids that pandas has turned into numbers, see :mod:`reveal_bench.predictions.number_ids`, become text again.
 
 ==============================  ======================================================================================
 input                           read as
 ==============================  ======================================================================================
 path                            a prediction file of any accepted format, or a run folder that contains one
 DataFrame, Arrow table          the columns of a CSV file of predictions, or the fields of a JSON line or of COCO
-                                results; a named index becomes a column, an unnamed one is ignored
+                                results; a named index becomes a column. An unnamed one is ignored, except if it
+                                has the ids, as in ``pd.DataFrame(scores, ids, bench.findings)``. In a table with a
+                                column per finding, cells are as in a mapping
 list of mappings                lines of a prediction file, or COCO results; ``mask`` may be an array
 list of prediction objects      predictions as functions such as ``lint_predictions`` return them
 mapping ``{id: answer}``        localization: ``{image: {finding: (x, y)}}``, or a cell, a run-length mask or a line's
@@ -24,6 +26,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +36,7 @@ from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
 from reveal_bench.predictions.limits import LintOptions
+from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
 from reveal_bench.predictions.report import LintReport
 
 if TYPE_CHECKING:
@@ -92,7 +96,7 @@ def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) 
         if not path.exists():
             raise ArgumentError(argument, f"must be {FORMS}", f"{str(inputs)!r}, where there is no file")
         return lint_file(path, bench.dataset, bench.split, replace(options, name=_file_name(path, options.name)))
-    text, form = _written(inputs, bench.kind, argument)
+    text, form = _written(inputs, bench, argument)
     with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
         path = Path(folder) / "predictions"
         path.write_bytes(text)
@@ -119,14 +123,16 @@ def name_of(inputs: Any, default: str) -> str:
     return path.name if path.is_dir() else stem_of(path)
 
 
-def _written(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
+def _written(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str]:
     """Return the content of a prediction file with the inputs, and the format's name for reports ("" if unknown)."""
+    kind = bench.kind
     if hasattr(inputs, "predictions"):
         inputs = inputs.predictions
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_parquet"):
-        return _written_table(inputs, kind, argument)
+        return _written_table(inputs, bench, argument)
+    ids = _IdTexts(bench, argument)
     if isinstance(inputs, Mapping):
-        lines = [line for key, answer in inputs.items() for line in kind.predictions.entries(key, answer)]
+        lines = [line for key, answer in inputs.items() for line in kind.predictions.entries(ids.text(key), answer)]
         return _jsonl(lines, argument), "mapping"
     if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes | bytearray):
         of_arrays = "; `convert` makes predictions from an array" if hasattr(inputs, "__array__") else ""
@@ -136,18 +142,75 @@ def _written(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
     wrong = next((one for one in inputs if not isinstance(one, Mapping)), None)
     if wrong is not None:
         raise ArgumentError(argument, f"must be {FORMS}", f"a {type(inputs).__name__} of {type_of(wrong)}")
-    if inputs and "category_id" in inputs[0]:
-        return _json(list(inputs), argument).encode(), ""
-    return _jsonl([kind.predictions.entry(one) for one in inputs], argument), "list"
+    rows = [ids.of_row(one) for one in inputs]
+    if rows and "category_id" in rows[0]:
+        return _json(rows, argument).encode(), ""
+    return _jsonl([kind.predictions.entry(row) for row in rows], argument), "list"
 
 
-def _written_table(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
+class _IdTexts:
+    """Ids of a split as text, if a table has them as numbers."""
+
+    def __init__(self, bench: Bench, argument: str) -> None:
+        self._bench, self._argument = bench, argument
+
+    @cached_property
+    def _ids(self) -> dict[str, None]:
+        entries = self._bench.kind.questions.manifest_entries(self._bench.manifest)
+        return dict.fromkeys(str(entry[self.key]) for entry in entries)
+
+    @property
+    def key(self) -> str:
+        """The name of the column with ids."""
+        return self._bench.kind.key
+
+    def has(self, value: object) -> bool:
+        """Return True if `value` is an id of the split, as text or as a number."""
+        return value in self._ids if isinstance(value, str) else id_of_number(value, self._numbered) is not None
+
+    @cached_property
+    def _numbered(self) -> dict[float, str]:
+        return ids_by_number(self._ids)
+
+    def text(self, value: Any) -> Any:
+        """Return the id for which a number stands, and any other value unchanged.
+
+        Raises
+        ------
+        ArgumentError
+            If a number is not exactly one id of the split.
+        """
+        if isinstance(value, str) or number_of(value) is None:
+            return value
+        text = id_of_number(value, self._numbered)
+        if text is None:
+            rule = f"must have `{self.key}` as text, such as {next(iter(self._ids), 'none')!r}: {ADVICE}"
+            raise ArgumentError(self._argument, rule, f"the number {value}")
+        return text
+
+    def of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row with its id as text, except in COCO results, whose numbers are defined by a COCO dataset."""
+        if self.key not in row or number_of(row.get("category_id")) is not None:
+            return dict(row)
+        return {**row, self.key: self.text(row[self.key])}
+
+
+def _written_table(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = inputs if isinstance(inputs, pa.Table) else _arrow(inputs, argument)
+    kind, ids = bench.kind, _IdTexts(bench, argument)
+    source = inputs if isinstance(inputs, pa.Table) else _with_id_column(frame_of(inputs, argument), ids)
+    names = source.column_names if isinstance(source, pa.Table) else list(source)
+    if kind.key in names and set() < set(names) - {kind.key} <= set(bench.info.findings):
+        return _written_columns(source, kind, ids, argument), "parquet"
+    table = source if isinstance(source, pa.Table) else _arrow(source, argument)
     is_nested = any(pa.types.is_nested(column.type) for column in table.schema)
     if kind.predictions.reads_parquet and not is_nested:
+        at = table.schema.get_field_index(kind.key)
+        if at >= 0 and not pa.types.is_string(table.schema.field(at).type):
+            texts = [ids.text(one) for one in table.column(at).to_pylist()]
+            table = table.set_column(at, kind.key, pa.array(texts))
         sink = pa.BufferOutputStream()
         pq.write_table(table.replace_schema_metadata(None), sink)
         return sink.getvalue().to_pybytes(), "parquet"
@@ -155,12 +218,12 @@ def _written_table(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, st
         raise ArgumentError(
             argument, f"must have the column `{kind.key}`", ", ".join(table.column_names[:10]) or "no column"
         )
-    rows = ({name: value for name, value in row.items() if value is not None} for row in table.to_pylist())
+    rows = [ids.of_row({name: value for name, value in row.items() if value is not None}) for row in table.to_pylist()]
     if "category_id" in table.column_names:
-        return _json(list(rows), argument).encode(), ""
+        return _json(rows, argument).encode(), ""
     if is_nested:
         return _jsonl([kind.predictions.entry(row) for row in rows], argument), "parquet"
-    lines = [line for row in rows for line in kind.predictions.entries(row.pop(kind.key, None), row)]
+    lines = [line for row in rows for line in kind.predictions.entries(row.pop(kind.key, ""), row)]
     return _jsonl(lines, argument), "parquet"
 
 
@@ -185,11 +248,36 @@ def frame_of(inputs: Any, argument: str) -> pd.DataFrame:
     return frame.set_axis([name if isinstance(name, str) else repr(name) for name in frame.columns], axis="columns")
 
 
-def _arrow(inputs: Any, argument: str) -> pa.Table:
+def _with_id_column(frame: pd.DataFrame, ids: _IdTexts) -> pd.DataFrame:
+    """Return a table with the ids of its unnamed index, as in ``pd.DataFrame(scores, index=ids)``, in a column."""
+    if ids.key not in frame and len(frame) and all(map(ids.has, frame.index)):
+        return frame.rename_axis(ids.key).reset_index()
+    return frame
+
+
+def _written_columns(source: pa.Table | pd.DataFrame, kind: AnyKind, ids: _IdTexts, argument: str) -> bytes:
+    """Return the content of a prediction file with a table that has a column per finding."""
+    import pyarrow as pa
+
+    rows = source.to_pylist() if isinstance(source, pa.Table) else source.to_dict("records")
+    answers = [
+        (ids.text(row.pop(ids.key)), {name: cell for name, cell in row.items() if is_given(cell)}) for row in rows
+    ]
+    return _jsonl([line for key, answer in answers for line in kind.predictions.entries(key, answer)], argument)
+
+
+def is_given(cell: Any) -> bool:
+    """Return True if a cell of a table is not empty or NaN."""
+    import pandas as pd
+
+    return not (pd.api.types.is_scalar(cell) and pd.isna(cell))
+
+
+def _arrow(frame: pd.DataFrame, argument: str) -> pa.Table:
     import pyarrow as pa
 
     try:
-        return pa.Table.from_pandas(frame_of(inputs, argument), preserve_index=False)
+        return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ArgumentError(argument, "must have values of one type in each column", str(error.args[0])) from None
 

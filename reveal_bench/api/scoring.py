@@ -38,7 +38,7 @@ def score(
     *,
     split: str | None = None,
     grid: int | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
+    thresholds: Any = 0.5,
     ratings: Any = None,
     allow_missing: bool = False,
     missing: str | None = None,
@@ -61,7 +61,8 @@ def score(
     Parameters
     ----------
     predictions, bench, split, grid, allow_missing, name : as in :func:`~reveal_bench.api.inputs.lint`
-    thresholds : for findings, probability at or above which a label counts as predicted: one number, or one per label
+    thresholds : for findings, probability at or above which a label counts as predicted: one number, a mapping of
+        labels to numbers, or a vector in the order of ``bench.findings``
     ratings : for tasks, readers' ratings of the answers: a table or a list
     missing : allow unanswered questions, which count as a "miss", or in localization also "empty": an empty mask, whose
         true-positive IoU is undefined

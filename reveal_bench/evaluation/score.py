@@ -31,7 +31,7 @@ from reveal_bench.evaluation.finding_groups import resolve_finding_groups
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import AnyFolder, open_folder, read_rows, split_shards
-from reveal_bench.kinds.options import ScoringOptions
+from reveal_bench.kinds.options import ScoringOptions, plain_thresholds
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.intervals import Estimate, Resampling
@@ -275,6 +275,7 @@ def resolve_options(
             "ratings",
             f"must be given: answers to tasks of {folder.info.benchmark} are scored by readers, not by a program",
         )
+    options = replace(options, thresholds=plain_thresholds(options.thresholds, folder.findings))
     resolved = replace(kind.resolve(options, folder.info), part=folder.part(split, kind.items))
     if options.finding_groups is not None:
         resolved = replace(resolved, finding_groups=resolve_finding_groups(options.finding_groups, folder))

@@ -8,7 +8,8 @@ name, id, category and box was read. Input that does not fit is refused, and the
 guessed or dropped.
 
 =============  =======================================================================================================
-ids            ids of the split, or paths and file names that end like exactly one id, folders joined by "_"
+ids            ids of the split, or paths and file names that end like exactly one id, folders joined by "_"; numbers
+               whose text is exactly one id, see :mod:`reveal_bench.predictions.number_ids`
 findings       names of the benchmark, or spellings of them (:func:`~reveal_bench.findings.canonical_finding`)
 boxes          "xywh" (left, top, width, height), "xyxy" (left, top, right, bottom) or "cxcywh" (centre, size), in
                pixels, or in fractions of the image's sides with `normalised`: the caller states both; a rotated box
@@ -33,6 +34,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.geometry import box_around, stated_rotation
 from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
 from reveal_bench.words import count_text
 
 BoxForm = Literal["xywh", "xyxy", "cxcywh"]
@@ -162,6 +164,7 @@ class _Reader:
     ) -> None:
         self._kind, self._findings, self._reading, self._elsewhere = kind, findings, reading, elsewhere
         self._entries = {str(entry[kind.key]): entry for entry in kind.questions.manifest_entries(manifest)}
+        self._numbered = ids_by_number(self._entries)
         self._notes: list[str] = []
         self._unknown_ids: Counter[str] = Counter()
         self._unknown_findings: Counter[str] = Counter()
@@ -169,11 +172,13 @@ class _Reader:
         self._names: dict[Any, str | None] = {}
         self._box_form: BoxForm = reading.boxes
         self._n_rotated = 0
+        self._has_numbered_findings = False  # as in COCO results, whose images are numbered, too
 
     def read(self, rows: Sequence[Mapping[str, Any]]) -> OutputLines:
         names = list(dict.fromkeys(name for row in rows for name in row))
         columns = self._columns(names, rows)
         renamed = [{columns[name]: value for name, value in row.items() if name in columns} for row in rows]
+        self._has_numbered_findings = any(number_of(row.get("finding")) is not None for row in renamed)
         if "finding" in columns.values():
             lines = self._long([{k: v for k, v in row.items() if v is not None} for row in renamed])
         else:
@@ -206,6 +211,9 @@ class _Reader:
                 self._box_form = _BOX_COLUMNS[group]
                 self._notes.append(f"`{', '.join(group)}` read as boxes, {self._box_form}")
                 break
+        else:
+            if {"x", "y"} <= set(names) and not {"x", "y"} & meanings.keys():
+                meanings |= {"x": "point.0", "y": "point.1"}
         places = {"bbox": "box", "segmentation": "segmentation", **{place: place for place in _PLACES}}
         places |= {name: name for name in _ROTATIONS}
         meanings |= {name: places[name] for name in names if name in places and name not in meanings}
@@ -278,6 +286,8 @@ class _Reader:
     def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
         """Return the fields that locate the finding in a row."""
         place = {name: _structure(row[name]) for name in _PLACES if row.get(name) is not None and name != "box"}
+        if "point.0" in row and "point.1" in row:
+            place["point"] = [_number(row["point.0"]), _number(row["point.1"])]
         corners = [row.get(f"box.{i}") for i in range(4)]
         box = row.get("box", None if corners == [None] * 4 else corners)
         degrees = _number(stated_rotation(row))
@@ -396,7 +406,7 @@ class _Reader:
         """Return the split's id for a value; if there is none, count the value as unknown and return None."""
         value = _plain_name(value)
         if value not in self._ids:
-            self._ids[value] = self._found_id(value, self._entries)
+            self._ids[value] = self._found_id(value, self._entries, self._numbered)
         case_id = self._ids[value]
         if case_id is None:
             self._unknown_ids[repr(value)] += 1
@@ -413,10 +423,12 @@ class _Reader:
         rule = f"must have images at full size, {case_id} has {own[0]} x {own[1]} pixels"
         raise ArgumentError("instances", rule, f"{size[0]} x {size[1]}")
 
-    def _found_id(self, value: Any, known: Mapping[str, Any]) -> str | None:
+    def _found_id(self, value: Any, known: Mapping[str, Any], numbered: Mapping[float, str]) -> str | None:
         text = value
         if self._reading.images and value not in known:
             text = self._reading.images.get(_number(value), value)
+        elif not self._has_numbered_findings and value not in known:
+            text = id_of_number(value, numbered) or value
         if not isinstance(text, str):
             return None
         if text in known:
@@ -455,20 +467,24 @@ class _Reader:
                 _some(self._unknown_findings),
                 ("categories", "first_category", "instances"),
             )
-        if self._unknown_ids and not self._reading.leave_out_unknown:
+        unknown = [one for one, case_id in self._ids.items() if case_id is None]
+        are_numbers = not self._reading.images and any(number_of(one) is not None for one in unknown)
+        is_nothing_read = are_numbers and not any(self._ids.values())
+        if unknown and (is_nothing_read or not self._reading.leave_out_unknown):
             example = next(iter(self._entries), "none")
             home = self._elsewhere()
-            unknown = [one for one, case_id in self._ids.items() if case_id is None]
-            others = Counter(home[case_id] for one in unknown if (case_id := self._found_id(one, home)))
+            numbered = ids_by_number(home)
+            others = Counter(home[case_id] for one in unknown if (case_id := self._found_id(one, home, numbered)))
             if others:
                 other, n = others.most_common(1)[0]
                 rule = f"must have ids of the split, such as {example!r}; {n:,} are of {other!r}, another `split`"
                 raise ArgumentError("source", rule, _some(self._unknown_ids), ("split",))
-            if not self._reading.images and all(one.isdecimal() for one in self._unknown_ids):
-                rule = (
-                    f"must have ids of the split as text, such as {example!r}; numbers need `instances`, a COCO dataset"
-                )
-                raise ArgumentError("source", rule, _some(self._unknown_ids), ("instances",))
+            if are_numbers:
+                rule = f"must have ids of the split as text, such as {example!r}"
+                if self._has_numbered_findings:
+                    rule += "; numbers need `instances`, a COCO dataset"
+                    raise ArgumentError("source", rule, _some(self._unknown_ids), ("instances",))
+                raise ArgumentError("source", f"{rule}: {ADVICE}", _some(self._unknown_ids))
             rule = f"must have ids of the split, such as {example!r}"
             if any(self._ids.values()):
                 rule += ", unless `leave_out_unknown` is set"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.metrics.intervals import Interval, Resampling
 
 Thresholds = float | Mapping[str, float]
@@ -61,6 +62,36 @@ class TunedThresholds(Mapping[str, float]):
 
     def __repr__(self) -> str:
         return f"<thresholds of {len(self)} findings tuned on {self.tuning.benchmark}, split {self.tuning.split}>"
+
+
+def plain_thresholds(thresholds: Any, findings: Sequence[str]) -> Thresholds:
+    """Return thresholds as Python numbers: one, or one per finding.
+
+    Parameters
+    ----------
+    thresholds : a number or a mapping of findings to numbers, from any library; or a vector with a number for each of
+        `findings`, in their order
+
+    Raises
+    ------
+    ArgumentError
+        If a vector has another length.
+    """
+    if hasattr(thresholds, "to_dict") and all(isinstance(name, str) for name in thresholds.index):
+        thresholds = thresholds.to_dict()  # a pandas Series by finding
+    if isinstance(thresholds, TunedThresholds):
+        return thresholds
+    if isinstance(thresholds, Mapping):
+        return {name: value.item() if hasattr(value, "item") else value for name, value in thresholds.items()}
+    values = thresholds.tolist() if hasattr(thresholds, "tolist") else thresholds
+    if not isinstance(values, list | tuple):
+        return cast("Thresholds", values)
+    if len(values) != len(findings):
+        rule = f"must be one number, or one for each of {len(findings)} findings"
+        raise ArgumentError("thresholds", rule, f"{len(values)} numbers")
+    return {
+        name: value.item() if hasattr(value, "item") else value for name, value in zip(findings, values, strict=True)
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from reveal_bench.findings import nearest_names
+from reveal_bench.predictions.number_ids import ADVICE, number_of
 
 _SEARCHED_IDS = 1000
 _SEARCHED_CHARACTERS = 100
+_SEARCHED_DIGITS = 16
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
@@ -43,6 +45,8 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
     >>> id_hint("p2_study1_view1", sorted(rows), rows)
     'ids of this split look like p1_study1_view1'
     """
+    if numbered := _number_hint(image_id, rows):
+        return numbered
     stem = image_id.strip().removesuffix(".jpg").removesuffix(".png").strip("/")
     spellings = {stem, stem.replace("/", "_"), "_".join(stem.split("/")[-3:]), stem.split("/")[-1]}
     near = sorted(spellings & rows.keys())
@@ -53,6 +57,16 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
     if near:
         return f"did you mean {' or '.join(near)}?"
     return f"ids of this split look like {sorted_ids[0]}" if sorted_ids else ""
+
+
+def _number_hint(name: str, known: Collection[str]) -> str:
+    """Return a hint if `name` is one known id that became a number, as 36199.0 or without its leading zeros."""
+    digits = str(number_of(name) or name)
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < _SEARCHED_DIGITS):
+        return ""
+    same = [one for length in range(1, _SEARCHED_DIGITS) if (one := digits.zfill(length)) in known]
+    near = list(dict.fromkeys(same))
+    return f"did you mean {' or '.join(near[:2])}? Then {ADVICE}" if near else ""
 
 
 def _slips(name: str, known: Sequence[str]) -> list[str]:
@@ -75,6 +89,8 @@ def study_hint(study_id: str, studies: Sequence[str]) -> str:
     >>> study_hint("study-12", ["study-011", "study-012"])
     'did you mean study-012?'
     """
+    if numbered := _number_hint(study_id, frozenset(studies)):
+        return numbered
     searched = studies[:_SEARCHED_IDS]
     near = _slips(study_id[:_SEARCHED_CHARACTERS], searched)
     if near:

@@ -236,7 +236,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "image numbers": (
         [{"image_id": 36199, "finding": "Edema", "bbox": [1, 2, 3, 4]}], {},
-        "must have ids of the split as text, such as 'patient00002_study1_view1_frontal'; numbers need `instances`",
+        "must have ids of the split as text, such as 'patient00002_study1_view1_frontal': read ids with dtype=str",
     ),
     "unknown images": (
         [{"image_id": f"x{i}", "finding": "Edema", "bbox": [1, 2, 3, 4]} for i in range(12)], {},

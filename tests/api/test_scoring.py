@@ -112,6 +112,31 @@ def test_labels_in_every_form_score_like_the_file(studies: tuple[Path, Path], fo
     pd.testing.assert_series_equal(result[shared], expected[shared])
 
 
+THRESHOLDS: dict[str, Callable[[dict[str, float]], Any]] = {
+    "float32": lambda cuts: {name: np.float32(cut) for name, cut in cuts.items()},
+    "float32 vector": lambda cuts: np.array(list(cuts.values()), np.float32),
+    "list": lambda cuts: list(cuts.values()),
+    "list of float64": lambda cuts: [np.float64(cut) for cut in cuts.values()],
+    "series": lambda cuts: pd.Series(cuts)[::-1],
+}
+
+
+@pytest.mark.parametrize("form", THRESHOLDS)
+def test_thresholds_are_numbers_of_any_library(studies: tuple[Path, Path], form: str) -> None:
+    folder, files = studies
+    bench = rb.load(folder, split="test")
+    cuts = {name: 0.25 if i % 2 else 0.75 for i, name in enumerate(bench.findings)}  # exact in float32
+    rows = {one["study_id"]: {name: float(name in one["labels"]) / 2 for name in bench.findings}
+            for one in lines_of(files / "half.jsonl")}  # fmt: skip
+    expected = rb.score(rows, bench, thresholds=cuts, **FEW)
+    assert {row.value for row in expected.table.query("metric == 'f1' and finding != 'macro'").itertuples()} > {0.0}
+    scored = rb.score(rows, bench, thresholds=THRESHOLDS[form](cuts), **FEW)
+    assert scored.to_json() == expected.to_json()
+    assert rb.score(rows, bench, thresholds=np.float32(0.5), **FEW).to_json() == rb.score(rows, bench, **FEW).to_json()
+    with pytest.raises(ArgumentError, match=f"must be one number, or one for each of {len(cuts)} findings, got 1 num"):
+        rb.score(rows, bench, thresholds=[0.5])
+
+
 def test_a_row_counts_the_studies_with_its_label(studies: tuple[Path, Path]) -> None:
     folder, files = studies
     counted = f"{N_STUDIES // 3} of {N_STUDIES}"

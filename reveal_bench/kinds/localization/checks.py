@@ -28,6 +28,7 @@ from reveal_bench.masks import Rle
 from reveal_bench.predictions.hints import id_hint, name_hint
 from reveal_bench.predictions.jsonl import RawPrediction
 from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.number_ids import ADVICE
 from reveal_bench.predictions.report import ProblemLog
 
 _MOST_NAMED = 10  # maximum number of unknown fields, or of bad vertices, named per entry
@@ -217,8 +218,9 @@ class EntryChecker:
         if row is not None or "image_id" not in entry.fields:
             return row
         if type(image_id) is int:
-            is_id = str(image_id) in self._manifest.rows
-            hint = f'write "{image_id}"' if is_id else "the COCO file with `images` names the file of each number"
+            is_coco = not isinstance(entry.fields.get("finding"), str)
+            hint = "the COCO file with `images` names the file of each number" if is_coco else ADVICE
+            hint = f'write "{image_id}"' if str(image_id) in self._manifest.rows else hint
             self.error(entry, "image-number", "image_id", "must be the id of an image, as text", image_id, hint=hint)
             return None
         image_id = self._text(entry, "image_id", self._limits.id_characters)

@@ -1,0 +1,54 @@
+"""Ids of images, studies or tasks that another program has turned into numbers, such as 36199.0 for "36199".
+
+pandas reads a column of digits as integers, or as floats if a cell is empty, and leading zeros are lost. A number is
+only read as an id if the split has exactly that text as an id, and no other id with the same number, such as "007".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+ADVICE = "read ids with dtype=str"
+_DIGITS = re.compile("[0-9]{1,15}")
+"""Ids in plain digits; a float is exact up to this length."""
+_DECIMAL = re.compile(r"([0-9]{1,15})\.0+")
+
+
+def ids_by_number(ids: Iterable[str]) -> dict[float, str]:
+    """Return number -> id for the ids that are the plain text of a number that no other id has.
+
+    Examples
+    --------
+    >>> ids_by_number(["36199", "7", "007", "012", "a1"])
+    {36199: '36199'}
+    """
+    same: dict[float, list[str]] = {}
+    for one in ids:
+        if _DIGITS.fullmatch(one):
+            same.setdefault(int(one), []).append(one)
+    return {number: spellings[0] for number, spellings in same.items() if spellings == [str(number)]}
+
+
+def number_of(value: object) -> float | None:
+    """Return the number that stands for an id, from any library; None if `value` is not a number.
+
+    Text such as "36199.0" also counts, because tables are written like this once ids have become floats.
+
+    Examples
+    --------
+    >>> number_of(36199), number_of("36199.0"), number_of("36199"), number_of(True)
+    (36199, 36199, None, None)
+    """
+    if isinstance(value, str):
+        decimal = _DECIMAL.fullmatch(value)
+        return int(decimal[1]) if decimal else None
+    if hasattr(value, "item") and getattr(value, "size", 1) == 1:
+        value = value.item()
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def id_of_number(value: object, numbered: Mapping[float, str]) -> str | None:
+    """Return the id in :func:`ids_by_number` for which `value` stands; None if there is none."""
+    number = number_of(value)
+    return None if number is None else numbered.get(number)
