@@ -48,13 +48,13 @@ def test_findings_asked_are_scored_as_scikit_learn_scores_their_columns(studies:
         rb.score(answers, bench)
     scored = rb.score(answers, bench.select(chosen), **FEW)
     present = np.array([[f in one.labels for f in chosen] for one in bench.references])
-    given = np.array([[answers[one.study_id][f] for f in chosen] for one in bench.references])
+    scores = np.array([[answers[one.study_id][f] for f in chosen] for one in bench.references])
     own = figures(scored)
     defined = [i for i in range(2) if 0 < present[:, i].sum() < len(present)]
-    areas = [roc_auc_score(present[:, i], given[:, i]) for i in defined]
+    areas = [roc_auc_score(present[:, i], scores[:, i]) for i in defined]
     assert own["auroc", MACRO] == pytest.approx(np.mean(areas), abs=1e-12)
     assert own["f1", chosen[defined[0]]] == pytest.approx(
-        f1_score(present[:, defined[0]], given[:, defined[0]] >= 0.5, zero_division=0), abs=1e-12
+        f1_score(present[:, defined[0]], scores[:, defined[0]] >= 0.5, zero_division=0), abs=1e-12
     )
     assert {finding for _, finding in own} - {MACRO, "all"} == set(chosen)
 

@@ -70,13 +70,13 @@ def register_cases(
     # servers that start at the same time register one after the other
     connection.execute(locked(sa.select(boards.c.benchmark).order_by(boards.c.benchmark)))
     own = _of(held_out, benchmark, version)
-    given = {(kind, digest) for kind, of_kind in digests.items() for digest in of_kind}
-    replaced = own & held_out.c.kind.in_(sorted({kind for kind, _ in given}))
+    keys = {(kind, digest) for kind, of_kind in digests.items() for digest in of_kind}
+    replaced = own & held_out.c.kind.in_(sorted({kind for kind, _ in keys}))
     known = {tuple(row) for row in connection.execute(sa.select(held_out.c.kind, held_out.c.digest).where(replaced))}
-    if given == known:
+    if keys == known:
         return
     place = {"benchmark": benchmark, "version": version}
-    rows = [place | {"kind": kind, "digest": digest} for kind, digest in sorted(given)]
+    rows = [place | {"kind": kind, "digest": digest} for kind, digest in sorted(keys)]
     connection.execute(held_out.delete().where(replaced))
     for start in range(0, len(rows), BATCH):
         connection.execute(held_out.insert(), rows[start : start + BATCH])

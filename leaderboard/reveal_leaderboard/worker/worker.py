@@ -384,8 +384,8 @@ class Worker:
         """Count an answer in the vault, or refuse to release it."""
         limit = self.settings.of(job.benchmark).quota.board_total
         if job.kind == "rescore":
-            given = (len(count.read()) for key, count in self.answers.items() if key[0] == job.benchmark)
-            limit = max(limit, sum(given) - len(self.answers[job.benchmark, job.version].read()))
+            n_answers = (len(count.read()) for key, count in self.answers.items() if key[0] == job.benchmark)
+            limit = max(limit, sum(n_answers) - len(self.answers[job.benchmark, job.version].read()))
         count = self.answers[job.benchmark, job.version]
         if outcome.has_figures and not count.admit(outcome.fingerprint.content, job.kind, limit):
             log.error(
