@@ -89,13 +89,18 @@ def lint_detections(path: Path, manifest: ImageManifest, options: LintOptions = 
     drafts = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(draft.row.image_id, "") for draft in drafts if draft.row is not None])
     check_masks(drafts, checker)
+    log.n_not_asked = sum(
+        draft.row is not None and draft.finding is not None and not draft.is_asked for draft in drafts
+    )
+    drafts = [draft for draft in drafts if draft.row is None or draft.finding is None or draft.is_asked]
     if not log.has_errors:
         _fill_contours(drafts, limits, log)
-    if not drafts and not declined.lines and not log.has_errors:
+    if not drafts and not log.n_not_asked and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no predictions")
     if not log.stopped:
         note_spellings(checker, log)
         log.note_left_out("images")
+        log.note_not_asked({})
         _note_crowds(drafts, checker)
         _note_repeated(drafts, log)
         _note_scores(drafts, log)
