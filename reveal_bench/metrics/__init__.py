@@ -146,6 +146,12 @@ def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
     return _detection(name, title, source, formula, "pycocotools")
 
 
+def _voc(name: str, title: str, threshold: str, source: str) -> Metric:
+    formula = ("area under the best precision at each recall or a higher one; a mark hits the lesion of largest IoU "
+               f"if this is above {threshold} and no earlier mark hit it")
+    return _detection(name, title, source, formula, "a plain loop")
+
+
 def _froc(name: str, words: str) -> Metric:
     return _detection(name, f"Sensitivity at {words}", "FROC, by the centre of a box; LUNA16, MONAI",
                       f"proportion of lesions found at {words} false alarms of the finding per image, interpolated "
@@ -257,7 +263,7 @@ _ROWS = (
                   "pixel-wise, per image", "1 - area(A not B) / area(not B), B the reference", "dense masks",
                   "pixelwise.specificity"),
 
-    _average_precision("ap_50", "AP 50", "hits by IoU of 0.5 or more", "PASCAL VOC; COCO"),
+    _average_precision("ap_50", "AP 50", "hits by IoU of 0.5 or more", "COCO"),
     _detection("cpm", "CPM", "LUNA16 (Setio et al. 2017)",
                "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false alarms of the finding per image",
                "MONAI"),
@@ -276,7 +282,9 @@ _ROWS = (
                "marks of the finding that score at least the threshold and hit no lesion / images", "a plain loop",
                undefined="no image", high=inf, better="lower"),
     _average_precision("ap", "AP 50 to 95", "mean over hits by IoU of 0.5, 0.55, ..., 0.95", "COCO"),
-    _average_precision("ap_40", "AP 40", "hits by IoU of 0.4 or more", "VinBigData 2021"),
+    _average_precision("ap_40", "AP 40", "hits by IoU of 0.4 or more", "COCO's rule, at 0.4"),
+    _voc("voc_ap_40", "VOC AP 40", "0.4", "VinBigData 2021: PASCAL VOC 2010 at 0.4"),
+    _voc("voc_ap_50", "VOC AP 50", "0.5", "PASCAL VOC 2010 (Everingham et al. 2015)"),
     *(_froc(f"froc_{name}", shown) for name, shown in (("0125", "1/8"), ("025", "1/4"), ("05", "1/2"), ("1", "1"),
                                                        ("2", "2"), ("4", "4"), ("8", "8"))),
     _detection("afroc", "AFROC area", "Chakraborty 2017, chapter 13",

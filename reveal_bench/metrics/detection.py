@@ -11,6 +11,8 @@ Scores
 ------
 * average precision at an IoU: COCO's, the mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or
   a higher one. Marks of equal score are in the order of the images, then of the file. Undefined without a lesion.
+* average precision of PASCAL VOC at an IoU: the area under the best precision at each recall or a higher one, with hits
+  by VOC's rule (:mod:`reveal_bench.metrics.detection_matching`). Undefined without a lesion.
 * FROC: the curve of the proportion of lesions found against false alarms per image over all thresholds, whose points
   are joined by straight lines. A mark that hits no lesion is a false alarm; further marks on the same lesion count
   neither as hits nor as false alarms. Undefined without a lesion.
@@ -39,7 +41,15 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.masks import kernels
 from reveal_bench.metrics.bootstrap import weighted_sums
-from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, box_overlaps, match_marks, match_masks
+from reveal_bench.metrics.detection_matching import (
+    CENTRE,
+    RULES,
+    VOC_RULES,
+    Hits,
+    box_overlaps,
+    match_marks,
+    match_masks,
+)
 
 FROC_RATES = {
     "froc_0125": 0.125,
@@ -51,7 +61,9 @@ FROC_RATES = {
     "froc_8": 8.0,
 }
 """False alarms per image at which sensitivity is reported; CPM is the mean of these sensitivities (LUNA16)."""
-RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc", "image_auroc")
+VOC_METRICS = {f"voc_ap_{rule.removeprefix('voc_')}": rule for rule in VOC_RULES}
+"""Average precision of PASCAL VOC -> its rule of matching."""
+RANKED = ("ap_40", "ap_50", "ap", *VOC_METRICS, *FROC_RATES, "cpm", "afroc", "wafroc", "lroc", "image_auroc")
 """Metrics that depend on the order of marks; all other metrics depend on a threshold fixed beforehand."""
 _AT_ONCE = 1 << 22  # largest number of values in memory for a block of replicates
 
@@ -231,6 +243,22 @@ def _average_precisions(matched: Matched) -> Figure:
         return {name: by_row[:, several].mean(axis=1) for name, several in rows.items()}
 
     return figures
+
+
+def _voc_average_precisions(matched: Matched) -> Figure:
+    order = np.argsort(-matched.score, kind="stable")
+    units = matched.units[matched.mark_image[order]]
+    lesion_units = matched.units[matched.lesion_image]
+    places = {name: np.flatnonzero(matched.hit[RULES.index(rule), order] >= 0) for name, rule in VOC_METRICS.items()}
+
+    def area(weights: Weights, places: IntArray) -> FloatArray:
+        drawn = np.take(weights, units[places], axis=1).astype(np.float64)
+        n_marks = kernels.running_weights(weights, units, places + 1)
+        precision = np.cumsum(drawn, axis=1) / np.maximum(n_marks, 1)
+        best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+        return _ratio((drawn * best).sum(axis=1), _counted(weights, lesion_units))
+
+    return lambda weights: {name: area(weights, own) for name, own in places.items()}
 
 
 def precision_recall(matched: Matched, rule: str) -> tuple[FloatArray, FloatArray]:
@@ -448,6 +476,7 @@ def _at_threshold(matched: Matched) -> Figure:
 
 _FIGURES: dict[str, Callable[[Matched], Figure]] = {
     **dict.fromkeys(("ap_40", "ap_50", "ap"), _average_precisions),
+    **dict.fromkeys(VOC_METRICS, _voc_average_precisions),
     **dict.fromkeys((*FROC_RATES, "cpm"), _froc),
     **dict.fromkeys(("afroc", "wafroc", "lroc"), _areas),
     "image_auroc": _image_auroc,

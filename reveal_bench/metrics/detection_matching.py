@@ -16,6 +16,8 @@ and lesions are compared within the same *case*, a pair of an image and a findin
   the lesion that contains most of the box is hit. Otherwise as ``centre``.
 * ``mask``: the point of a mark, or the centre of its box, is in the lesion's mask (:func:`match_points`). Several marks
   may hit a lesion, as for ``centre``. Without masks, no mark hits.
+* ``voc_40``, ``voc_50``: a mark is compared only with the lesion of the largest IoU (the first of equal ones). It hits
+  if this IoU is above the threshold and no earlier mark hit that lesion (PASCAL VOC).
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 IOUS = tuple(k / 20 for k in range(8, 20))
 """Thresholds of IoU: 0.4, 0.45, ..., 0.95."""
-RULES = (*(f"iou_{round(100 * iou)}" for iou in IOUS), "centre", "iobb_50", "mask")
+VOC_RULES = {"voc_40": 0.4, "voc_50": 0.5}
+"""Rules of PASCAL VOC and the thresholds that an IoU must exceed."""
+RULES = (*(f"iou_{round(100 * iou)}" for iou in IOUS), "centre", "iobb_50", "mask", *VOC_RULES)
 """Rules by which a mark hits a lesion, in the order of the rows that :func:`match_marks` returns."""
 CENTRE = RULES.index("centre")
 _BELOW_ONE = 1 - 1e-10  # as in COCO's code, an IoU of 1 minus rounding
@@ -95,6 +99,8 @@ def match_marks(
     pairs = _pairs_of(cases, lesion_cases)
     overlaps = box_overlaps(boxes[pairs.mark], lesion_boxes[pairs.lesion])
     _match_by_overlap(hits, pairs, overlaps, scores, cases, len(lesion_boxes))
+    for rule, threshold in VOC_RULES.items():
+        _match_as_voc(hits[RULES.index(rule)], pairs, overlaps, scores, threshold)
     _match_by_centre(hits[CENTRE], pairs, points, lesion_boxes)
     _match_by_share(hits[RULES.index("iobb_50")], pairs, boxes, lesion_boxes)
     return hits
@@ -207,6 +213,18 @@ def _match_by_overlap(
                 chosen = free[np.append(mark[free][1:] != mark[free][:-1], True)]
                 hits[row, mark[chosen]] = lesion[chosen]
                 taken[lesion[chosen]] = True
+
+
+def _match_as_voc(hits: Hits, pairs: _Pairs, overlaps: FloatArray, scores: FloatArray, threshold: float) -> None:
+    near = np.flatnonzero(overlaps > threshold)
+    mark, lesion = pairs.mark[near], pairs.lesion[near]
+    order = np.lexsort((-lesion, overlaps[near], mark))  # among a mark's lesions, the best comes last
+    mark, lesion = mark[order], lesion[order]
+    best = np.append(mark[1:] != mark[:-1], True)[: len(mark)]
+    mark, lesion = mark[best], lesion[best]
+    order = np.lexsort((mark, -scores[mark]))
+    lesions, first = np.unique(lesion[order], return_index=True)
+    hits[mark[order][first]] = lesions
 
 
 def _turns(mark: IntArray, scores: FloatArray, cases: IntArray) -> IntArray:

@@ -215,6 +215,62 @@ def test_figures_by_hand() -> None:
     assert figure("rsna_precision") == pytest.approx((1 / 3 + 3 / 8 + 0) / 3)
 
 
+def voc_2010(world: World, times: Any, threshold: float) -> float:
+    """PASCAL VOC 2010, mark by mark: IoU above the threshold, best lesion only, exact area under the envelope."""
+    lesions = [(i, k, box) for i, n in enumerate(times) for k in range(n)
+               for box in world.lesions[world.lesions[:, 0] == i, 1:].tolist()]  # fmt: skip
+    marks = [(i, k, box, s) for i, n in enumerate(times) for k in range(n)
+             for *box, s in world.marks[world.marks[:, 0] == i, 1:].tolist()]  # fmt: skip
+    taken: set[int] = set()
+    precisions, recalls = [], []
+    for n_marks, (i, k, box, _) in enumerate(sorted(marks, key=lambda mark: -mark[3]), start=1):
+        best, largest = -1, 0.0
+        for j, (image, copy, other) in enumerate(lesions):
+            if (image, copy) == (i, k) and iou(box, other) > largest:
+                best, largest = j, iou(box, other)
+        if largest > threshold:
+            taken.add(best)
+        precisions.append(len(taken) / n_marks)
+        recalls.append(len(taken) / len(lesions) if lesions else np.nan)
+    if not lesions:
+        return np.nan
+    steps = np.diff([0.0, *recalls])
+    return float(sum(step * max(precisions[place:]) for place, step in enumerate(steps)))
+
+
+def iou(box: list[float], other: list[float]) -> float:
+    (a, b, w, h), (x, y, wide, high) = box, other
+    shared = max(0.0, min(a + w, x + wide) - max(a, x)) * max(0.0, min(b + h, y + high) - max(b, y))
+    return shared / (w * h + wide * high - shared)
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_voc_average_precision_is_that_of_a_plain_loop(ties: bool) -> None:
+    rng = np.random.default_rng(ties)
+    for world in worlds(rng, 150, ties=ties):
+        for times in ([1] * world.n, *([] if ties else [rng.integers(0, 4, world.n).tolist()])):
+            results = world.figures(("voc_ap_40", "voc_ap_50"), times)
+            expected = [voc_2010(world, times, threshold) for threshold in (0.4, 0.5)]
+            np.testing.assert_allclose(list(results.values()), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("marks", "lesions", "expected"),
+    [
+        ([([0, 0, 40, 100], 0.9)], [[0, 0, 100, 100]], 0),  # an IoU of exactly 0.4
+        ([([0, 0, 41, 100], 0.9)], [[0, 0, 100, 100]], 1),
+        ([([0, 0, 100, 100], 0.9), ([1, 0, 100, 100], 0.8)], [[0, 0, 100, 100], [30, 0, 100, 100]], 0.5),
+        ([([0, 0, 100, 100], 0.9), ([29, 0, 100, 100], 0.8)], [[0, 0, 100, 100], [30, 0, 100, 100]], 1),
+        ([([500, 0, 9, 9], 0.9), ([0, 0, 9, 9], 0.8)], [[0, 0, 9, 9]], 0.5),
+        ([([0, 0, 9, 9], 0.9), ([0, 0, 9, 9], 0.8)], [[0, 0, 9, 9]], 1),
+        ([], [[0, 0, 9, 9]], 0),
+        ([([0, 0, 9, 9], 0.9)], [], np.nan),
+    ],
+)
+def test_voc_average_precision_by_hand(marks: Any, lesions: Any, expected: float) -> None:
+    np.testing.assert_equal(detection_figure([marks], [lesions], metric="voc_ap_40"), expected)
+
+
 def test_image_auroc_is_that_of_scikit_learn_on_highest_marks() -> None:
     from sklearn.metrics import roc_auc_score
 

@@ -35,7 +35,7 @@ from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Counts, estimates_from, replicates_of
-from reveal_bench.metrics.detection import Matched, detection_figures
+from reveal_bench.metrics.detection import VOC_METRICS, Matched, detection_figures
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks, match_points
 from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
 from reveal_bench.metrics.localization import mask_iou, point_hit
@@ -48,7 +48,7 @@ CRITERIA = ("centre", "mask", "iou_50", "iobb_50")
 """Rules of :mod:`reveal_bench.metrics.detection_matching` that can decide if a detection hits, the default first."""
 _MASKS_AT_ONCE = 256
 _POINTS_ALONE = "detections are points: average precision is not defined, because it needs boxes or masks"
-_BY_BOX = ("ap_40", "ap_50", "ap", "rsna_precision")
+_BY_BOX = ("ap_40", "ap_50", "ap", *VOC_METRICS, "rsna_precision")
 _BY_MASK = ("pq", "sq", "rq")
 _OF_IMAGES = ("false_alarms", "image_auroc")
 _DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == "lesions")
