@@ -15,7 +15,7 @@ from reveal_bench.api.bench import AnyBench, as_asked_bench, as_whole_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
-from reveal_bench.api.scoring import once, score_inputs
+from reveal_bench.api.scoring import once, score_inputs, score_reader
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.evaluation.score import ScoredFile
@@ -384,7 +384,8 @@ def curves(
     n_resamples, seed, unit : as in :func:`score`
     beside : name -> predictions of other systems, which only the figures show
     max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed
-    readers : for findings, name -> a reader's predictions, shown as points of the ROC plot
+    readers : for findings, points of the ROC plot: name -> a reader's predictions, or None for the reader of the
+        dataset folder who has this name
 
     Raises
     ------
@@ -418,8 +419,11 @@ def curves(
     if of_labels:
         own, points = of_labels.pop(name), []
         for reader, inputs in (readers or {}).items():
-            read = score_inputs(inputs, opened, options, argument="readers", name=reader)
-            points += reader_points(own, reader, read.rows.estimates(resampling))
+            if inputs is None:
+                rows = score_reader(reader, opened, scored[name])
+            else:
+                rows = score_inputs(inputs, opened, options, argument="readers", name=reader).rows
+            points += reader_points(own, reader, rows.estimates(resampling))
         return FindingCurves(scored[name], own, name, of_labels, points)
     if readers:
         raise ArgumentError("readers", "must be omitted for detections, whose curves cannot show readers", None)

@@ -23,6 +23,7 @@ from reveal_bench.evaluation.score import LintError, ScoredFile, resolve_options
 from reveal_bench.evaluation.subgroups import score_subgroups
 from reveal_bench.kinds.kind import AnyKind, Readings
 from reveal_bench.kinds.options import ScoringOptions
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval
 from reveal_bench.predictions.files import prediction_file, prediction_files
@@ -188,6 +189,28 @@ def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
         place = f"{bench.folder}, split {bench.split!r}, which has none"
         raise ArgumentError("readers", "must be used with a dataset folder that has readings of single readers", place)
     return records, readings
+
+
+def score_reader(reader: str, bench: Bench, scored: ScoredFile) -> Rows:
+    """Return the rows of a reader of the dataset folder, with the options of a scored system.
+
+    Raises
+    ------
+    ArgumentError
+        If the folder has no such reader, or the reader has not read every case.
+    """
+    records, readings = read_readers(bench)
+    readers = bench.kind.readers
+    if reader not in readings or readers is None:
+        raise ArgumentError("readers", f"must be files or readers of the folder, {', '.join(readings)}", repr(reader))
+    by_key = {bench.kind.data.key_of(record): record for record in records}
+    n_unread = sum(key not in readings[reader] for key in by_key)
+    if n_unread:
+        rule = "must have read every case; a selection can omit the others"
+        raise ArgumentError("readers", rule, f"{reader!r}, who has not read {n_unread:,} of {len(by_key):,}")
+    answers = [answer for key, record in by_key.items() for answer in readers.answers_of(record, readings[reader][key])]
+    rows: Rows = bench.kind.scoring.score(answers, records, scored.manifest, scored.options)
+    return rows
 
 
 def score_inputs(

@@ -88,7 +88,8 @@ def curves(
         float, typer.Option(help="Findings: false positive rate up to which partial areas are computed.")
     ] = 0.1,
     reader: Annotated[
-        list[Path] | None, typer.Option(help="Findings: prediction file of a reader, a point in the ROC; repeatable.")
+        list[Path] | None,
+        typer.Option(help="Findings: a reader of the folder or a reader's prediction file, a ROC point; repeatable."),
     ] = None,
     form: Format = None,
     as_json: AsJson = False,
@@ -96,13 +97,16 @@ def curves(
     """Compute curves over all thresholds: FROC for detection; ROC and precision-recall for findings; with bands."""
     from reveal_bench import api
     from reveal_bench.api.inputs import name_of
+    from reveal_bench.tables import TABLE_SUFFIXES
 
     form = terminal.format_of(form, as_json)
     terminal.check_outside_datasets(out, "--out")
     thresholds = thresholds_of(metadata)
     others = {name_of(other, "other"): other for other in beside or ()}
     options: dict[str, Any] = {"n_resamples": resamples, "max_fpr": max_fpr}
-    options["readers"] = {name_of(one, "reader"): one for one in reader or ()}
+    files = [one for one in reader or () if one.exists() or one.suffix in TABLE_SUFFIXES]
+    options["readers"] = {str(one): None for one in reader or () if one not in files}
+    options["readers"] |= {name_of(one, "reader"): one for one in files}
     asked = terminal.asked_part(folder, split, findings, subset, [file])
     result = api.curves(file, asked, split=split, thresholds=thresholds, beside=others, **options)
     terminal.write_tables(result, out)

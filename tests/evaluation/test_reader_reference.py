@@ -101,7 +101,12 @@ def test_unsuitable_benchmarks_are_refused(chexpert, studies) -> None:
     of_chexpert, file = chexpert
     with pytest.raises(ArgumentError, match=r"`metric` must be one of f1, precision, .*, got 'point_hit'"):
         rb.score(file, of_chexpert, split="test", readers=True, metric="Hit rate")
-    areas = rb.score(file, of_chexpert, split="test", readers=True, metric="auroc", n_resamples=50).readers.records
+    names = rb.load(of_chexpert, split="test").info.findings
+    certain = {
+        row["study_id"]: {name: float(name in row["labels"]) for name in names}
+        for row in map(json.loads, file.read_text().splitlines())
+    }
+    areas = rb.score(certain, of_chexpert, split="test", readers=True, metric="auroc", n_resamples=50).readers.records
     assert areas[0]["value"] == 1
     assert {row["reader"] for row in areas} == {None}  # readers give no probabilities
     with pytest.raises(ArgumentError, match=r"`by` \(a column of groups\), `readers` or `published`"):
@@ -147,6 +152,34 @@ def test_readers_who_made_the_reference_can_be_left_out(chexpert, tmp_path) -> N
         rb.readings(file, folder, split="test", name="system", only_readers=[])
 
 
+def test_readers_of_the_folder_are_points_beside_a_curve(chexpert, tmp_path) -> None:
+    """A system with one probability has the diagonal as its curve: below it are readers with sensitivity < FPR."""
+    folder, _ = chexpert
+    statements, bench = votes(folder), rb.load(folder, split="test")
+    findings, records = list(bench.info.findings), list(bench.kind.data.read_records(folder, "test"))
+    flat = tmp_path / "flat.jsonl"
+    lines = [{"study_id": record.study_id, "probabilities": dict.fromkeys(findings, 0.5)} for record in records]
+    flat.write_text("\n".join(map(json.dumps, lines)))
+    asked = bench.select(findings[1:5])
+    part = rb.score(flat, asked, readers=True, n_resamples=2, metric="f1").readers
+    assert len(part.records) == 9
+    for chosen, names in ((bench, findings), (asked, findings[1:5])):
+        result = rb.curves(flat, chosen, n_resamples=2, readers={"bc4": None, "bc8": None})
+        points = {(one.finding, one.reader): one for one in result.readers}
+        assert {finding for finding, _ in points} == {*result.curves.roc} <= {*names}
+        assert len(points) == 2 * len(result.curves.roc) > 0
+        for (finding, reader), point in points.items():
+            truth = np.array([finding in record.labels for record in records])
+            called = statements[reader][:, findings.index(finding)]
+            rates = recall_score(truth, called), 1 - recall_score(truth, called, pos_label=False)
+            assert (point.sensitivity, point.false_positive_rate) == pytest.approx(rates)
+            assert point.below_curve is bool(rates[0] < rates[1] - 1e-9)
+    printed = call("curves", flat, folder, "--split", "test", "--resamples", 2, "--reader", "bc4").stdout
+    assert "readers below the curve" in printed
+    refused = call("curves", flat, folder, "--split", "test", "--resamples", 2, "--reader", "bc5", expect=1).stderr
+    assert "`readers` must be files or readers of the folder, bc4, bc6, bc8, got 'bc5'" in refused
+
+
 def test_readings_that_are_not_there_are_refused(chexpert, studies) -> None:
     folder, file = chexpert
     with pytest.raises(ArgumentError, match="must differ from the readers' names: bc4, bc6, bc8, got 'bc4'"):
@@ -173,6 +206,11 @@ def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) 
     assert table.n_left_out == 1
     assert table.caption.endswith("; studies omitted because a reader did not read them: 1")
     assert len(table.rows) == 4 * 59 * 14
+    bench = rb.load(folder, split="test")
+    studies = [record.study_id for record in kind.data.read_records(folder, "test")]
+    flat = {study: dict.fromkeys(bench.info.findings, 0.5) for study in studies}
+    with pytest.raises(ArgumentError, match=r"must have read every case; .*, got 'bc8', who has not read 1 of 60"):
+        rb.curves(flat, bench, n_resamples=2, readers={"bc8": None})
 
 
 def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:

@@ -17,7 +17,7 @@ from reveal_bench.kinds.cases import (
 )
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
-from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, open_folder, read_rows, split_shards
 from reveal_bench.words import count_text
 
 
@@ -105,13 +105,16 @@ def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], 
 def label_readings(
     folder: AnyFolder, split: str, records: Sequence[StudyRecord]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return reader -> study_id -> labels that this reader called present."""
+    """Return reader -> study_id -> labels that this reader called present, of the labels asked."""
+    asked = open_folder(folder).findings
     known = {record.study_id for record in records}
     readings: dict[str, dict[str, tuple[str, ...]]] = {}
     for shard in split_shards(folder, "readers", split):
         for row in read_rows(shard, ["study_id", "reader", "labels"]):
             if row["study_id"] in known:
-                readings.setdefault(row["reader"], {})[row["study_id"]] = tuple(row["labels"])
+                readings.setdefault(row["reader"], {})[row["study_id"]] = tuple(
+                    label for label in row["labels"] if label in asked
+                )
     return readings
 
 
