@@ -118,7 +118,11 @@ def read_form(
     kind = _kind(folder, split)
     exchange, manifest = _exchange(kind), kind.questions.read_manifest(folder, split)
     known = exchange.drawn_predictions((), _bare_records(kind, folder, split), manifest)
-    annotations = form_named(form).read(Path(path), known)
+    try:
+        annotations = form_named(form).read(Path(path), known)
+    except ArgumentError as error:  # forms say `file`; callers and the command have it as `source`
+        name = "source" if error.argument == "file" else error.argument
+        raise ArgumentError(name, error.rule, error.value, error.others) from None
     if reader is None and len(annotations.readers) > 1:
         raise ArgumentError("reader", f"must be named, the file has {', '.join(annotations.readers)}")
     selected = annotations if reader is None else _of_reader(annotations, reader)

@@ -254,7 +254,8 @@ def test_the_command_reports_rotated_boxes_and_fails_on_wrong_ones(world: World,
     out = tmp_path / "p.jsonl"
     options = ("--from", "cvat", "--file", tmp_path / "a", "--out", out)
     write("cvat", tmp_path / "a", (-9, 10, 12, 4), **sizes)
-    assert "a box must be in the image of 64 x 48 pixels" in call("convert", world.folder, *options, expect=1).stderr
+    refused = call("convert", world.folder, *options, expect=1).stderr
+    assert "--file at <box> 1 (patient00002_study1_view1_frontal): a box must be in the image of 64 x 48" in refused
     assert not out.exists()
     write("cvat", tmp_path / "a", rotation=90, **sizes)
     assert "1 rotated box: a prediction has the upright box around it" in call("convert", world.folder, *options).stderr
