@@ -93,6 +93,8 @@ class Benchmark:
         Further sentence of the card on how the references were made.
     finding_groups : dict from a name to findings, or "prevalence"
         Groups of findings that are stored in dataset folders, see :mod:`reveal_bench.kinds.finding_groups`.
+    not_asked : tuple of str
+        Further findings, which a build left out; prediction files may answer them, and the answers are left out, too.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Benchmark:
     card: str = ""
     note: str = ""
     finding_groups: Mapping[str, tuple[str, ...]] | str = field(default_factory=dict, hash=False)
+    not_asked: tuple[str, ...] = ()
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
@@ -297,7 +300,7 @@ BENCHMARKS: dict[str, Benchmark] = {
                     "chexpert-labels",
                     section="CheXpert's tables of labels",
                     holds="only labels, also of individual readers",
-                    options=("blank", "uncertain"),
+                    options=("blank", "uncertain", "findings"),
                     styles={"chexpert-labels": "layouts:write_chexpert_labels"},
                 ),
             ),

@@ -132,7 +132,7 @@ class Bench:
         """
         chosen = self.selection.findings
         if findings is not None:
-            chosen = select_findings(findings, self.info, self.dataset.findings)
+            chosen = select_findings(findings, self.info.benchmark, self.info.finding_groups, self.dataset.findings)
         keys = self.selection.keys
         if ids is not None or limit is not None:
             keys = self._select_keys(ids, limit)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as AnyMapping
 from dataclasses import asdict, replace
 from inspect import signature
 from pathlib import Path
@@ -20,7 +21,7 @@ from reveal_bench.cli.output import Seed
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.sources import Problem, SourceData, SourceModule
-    from reveal_bench.sources.source import Records
+    from reveal_bench.sources.source import Extra, Record, Records
 
 Root = Annotated[Path, typer.Argument(help="Your download: a folder or a file.", show_default=False)]
 SourceName = Annotated[
@@ -198,6 +199,10 @@ def build(
     ] = None,
     version: Annotated[str, typer.Option(help="Dataset version, such as 1.2.0.")] = "1.0.0",
     asks: Annotated[str | None, typer.Option(help="Findings to ask about: only those `present`, or `all`.")] = None,
+    findings: Annotated[
+        str | None,
+        typer.Option(help="Ask only these findings or groups, separated by commas; the others are left out."),
+    ] = None,
     finding_groups: Annotated[
         list[str] | None,
         typer.Option(
@@ -258,6 +263,7 @@ def build(
         if "id_key" not in module.options:
             raise ValueError(f"--id-key is not for {module.name}, whose ids are already public")
         options["id_key"] = _read_key(id_key, out)
+    options |= _read_only(findings, module, finding_groups)
     build_log = BuildLog()
     source_data = None
     try:
@@ -271,6 +277,7 @@ def build(
         splits, benchmark = (
             (source_data.splits, benchmark) if fuse is None else _fused(source_data, benchmark, fuse, fuse_iou)
         )
+        benchmark, splits, extras = _asked(findings, benchmark, splits, source_data)
         with (
             tasks_of(
                 engine, storage, executor, "build", target=out, workers=cores(workers), task_size=task_size
@@ -296,7 +303,7 @@ def build(
                 overwrite=overwrite,
                 keep_going=keep_going,
                 workers=cores(workers),
-                extras=source_data.extras,
+                extras=extras,
                 log=build_log,
                 progress=progress,
                 engine=None if tasks is None else TaskBuild(tasks),
@@ -335,6 +342,29 @@ def _fused(source_data: SourceData, benchmark: Benchmark, how: str, iou: float) 
         return Records(lambda: kind.data.fused(records, how, iou)[0], len(records))
 
     return {split: made(records) for split, records in source_data.splits.items()}, replace(benchmark, note=note)
+
+
+def _read_only(findings: str | None, module: SourceModule, finding_groups: list[str] | None) -> dict[str, Any]:
+    """Return the option `findings` of a source that can read only these; {} for other sources."""
+    from reveal_bench.benchmarks import BENCHMARKS
+    from reveal_bench.dataset.asked_findings import ask_findings
+
+    if findings is None or "findings" not in module.options:
+        return {}
+    benchmark = _with_finding_groups(BENCHMARKS[module.benchmark], finding_groups)
+    return {"findings": ask_findings(benchmark, findings).findings}
+
+
+def _asked(
+    findings: str | None, benchmark: Benchmark, splits: AnyMapping[str, Iterable[Record]], source_data: SourceData
+) -> tuple[Benchmark, AnyMapping[str, Iterable[Record]], Sequence[Extra]]:
+    """Return benchmark, records and further tables with only the findings of ``--findings``; None for all."""
+    from reveal_bench.dataset.asked_findings import ask_findings, asked_extras, asked_records
+
+    if findings is None:
+        return benchmark, splits, source_data.extras
+    benchmark = ask_findings(benchmark, findings)
+    return benchmark, asked_records(splits, benchmark), asked_extras(source_data.extras, benchmark)
 
 
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")

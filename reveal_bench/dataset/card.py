@@ -178,6 +178,11 @@ def sections(body: str) -> dict[str, str]:
     return dict(zip(pieces[1::2], (piece.strip() for piece in pieces[2::2]), strict=True))
 
 
+def _not_asked(benchmark: Benchmark) -> str:
+    names = ", ".join(benchmark.not_asked)
+    return f"\n\nFindings of the source that this dataset does not ask: {names}." if names else ""
+
+
 def render_card(
     benchmark: Benchmark,
     tallies: Mapping[str, Tally],
@@ -218,7 +223,7 @@ def render_card(
         "load_example": _load_example(configs, version),
         "splits_table": card_tables.splits_table(tallies, n_holdout),
         "configs_table": card_tables.configs_table([(config.name, config.splits) for config in configs]),
-        "findings_table": card_tables.findings_table(tallies, findings),
+        "findings_table": card_tables.findings_table(tallies, findings) + _not_asked(benchmark),
         "views_table": card_tables.views_table(tallies),
         "missing_list": card_tables.missing_list(tallies, findings),
         "features_table": card_tables.features_table(features),

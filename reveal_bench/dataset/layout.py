@@ -224,6 +224,7 @@ class FolderWriter:
             findings=self.benchmark.findings,
             splits=self._splits,
             finding_groups={} if is_private else self._finding_groups(),
+            not_asked=self.benchmark.not_asked,
         )
         self._write(FOLDER_INFO, info.to_json())
         if self.embed:

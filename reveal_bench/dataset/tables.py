@@ -100,7 +100,9 @@ def open_folder(path: Path) -> DatasetFolder:
     kind_name = known.kind if known is not None else kinds[0]
     model = known or next(benchmark for benchmark in BENCHMARKS.values() if benchmark.kind == kind_name)
     groups = {name: tuple(members) for name, members in info.finding_groups.items()}
-    benchmark = replace(model, name=info.benchmark, findings=info.findings, finding_groups=groups)
+    benchmark = replace(
+        model, name=info.benchmark, findings=info.findings, finding_groups=groups, not_asked=info.not_asked
+    )
     return DatasetFolder(path, info, kind_name, benchmark)
 
 

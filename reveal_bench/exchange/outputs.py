@@ -384,8 +384,7 @@ class _Reader:
         values = {value for row in rows for name in known if not _is_blank(value := _number(row.get(name)))}
         are_labels = all(isinstance(value, int | float) and value in (0, 1, -1) for value in values)
         are_decisions = are_labels and asked >= {*self._findings}
-        if policy.blank == "negative" and not are_labels and not all(0 <= v <= 1 for v in values if _is_real(v)):
-            raise ArgumentError("blank", "must be missing if scores are not probabilities", "negative")
+        are_chances = all(0 <= value <= 1 for value in values if _is_real(value))
         if are_decisions:
             self._notes.append("values are 0 and 1: read as labels, not as probabilities")
 
@@ -393,6 +392,8 @@ class _Reader:
             filled = dict(row)
             for finding in asked:
                 if _is_blank(row.get(finding)):
+                    if policy.blank == "negative" and not (are_labels or are_chances):
+                        raise ArgumentError("blank", "must be missing if scores are not probabilities", "negative")
                     filled[finding] = policy.value("")
                 elif are_labels and row[finding] == -1:
                     filled[finding] = policy.value("-1")

@@ -38,7 +38,8 @@ class FolderInfo:
     """Content of ``manifest/benchmark.json``; `synthetic` is True if a program generated the whole dataset.
 
     In the file, other names of the `findings` are in the optional field `terms`, and `format` is called `schema`. The
-    field `finding_groups`, with groups of findings that have their own macros, is optional, too.
+    fields `finding_groups`, with groups of findings that have their own macros, and `not_asked`, with findings that the
+    build left out, are optional, too.
     """
 
     benchmark: str
@@ -50,6 +51,7 @@ class FolderInfo:
     splits: Mapping[str, Mapping[str, Any]]
     format: int = FORMAT
     finding_groups: FindingGroups = field(default_factory=dict)
+    not_asked: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -62,10 +64,12 @@ class FolderInfo:
         fields = {name: getattr(self, name) for name in _REQUIRED}
         if self.finding_groups:
             fields["finding_groups"] = self.finding_groups
+        if self.not_asked:
+            fields["not_asked"] = self.not_asked
         return json.dumps({"schema": self.format, **fields, **terms_of(self.findings)}, indent=2) + "\n"
 
 
-_REQUIRED = [name for name in FolderInfo.__dataclass_fields__ if name not in ("format", "finding_groups")]
+_REQUIRED = [name for name in FolderInfo.__dataclass_fields__ if name not in ("format", "finding_groups", "not_asked")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +145,15 @@ class OpenFolder(os.PathLike[str]):
         return ", ".join(parts)
 
 
-def select_findings(names: Sequence[str] | str, info: FolderInfo, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the `asked` findings that are named, directly or by a group of the folder, in their order.
+def select_findings(
+    names: Sequence[str] | str, benchmark: str, groups: FindingGroups, asked: Sequence[str]
+) -> tuple[str, ...]:
+    """Return those of the `asked` findings that are named, directly or by a group, in their order.
 
     Parameters
     ----------
     names : findings in any known spelling and names of groups; a text may contain several, separated by commas
+    benchmark : name of the benchmark, for messages
 
     Raises
     ------
@@ -157,10 +164,10 @@ def select_findings(names: Sequence[str] | str, info: FolderInfo, asked: Sequenc
     chosen: set[str] = set()
     for name in wanted:
         finding = canonical_finding(name, asked)
-        members = info.finding_groups.get(name, ()) if finding is None else (finding,)
+        members = groups.get(name, ()) if finding is None else (finding,)
         if not set(members) & set(asked):
-            groups = f", or groups ({', '.join(info.finding_groups)})" if info.finding_groups else ""
-            raise ArgumentError("findings", f"must be findings of {info.benchmark}{groups}", repr(name))
+            known = f", or groups ({', '.join(groups)})" if groups else ""
+            raise ArgumentError("findings", f"must be findings of {benchmark}{known}", repr(name))
         chosen |= set(members)
     if not chosen:
         raise ArgumentError("findings", "must name at least one finding", repr(names))
@@ -209,6 +216,7 @@ def read_folder_info(folder: AnyFolder) -> FolderInfo:
         raise ValueError(f"{path}: `schema`, the format of the folder, must be 1 or {FORMAT}, got {version!r}{remedy}")
     terms = raw.pop("terms", {})
     groups = raw.pop("finding_groups", None)
+    not_asked = tuple(raw.pop("not_asked", ()))
     if set(raw) != {*_REQUIRED, "format"}:
         raise ValueError(f"{path}: the fields must be {sorted([*_REQUIRED, 'format'])}, got {sorted(raw)}")
     findings = Vocabulary.of(raw["findings"], terms) if terms else tuple(raw["findings"])
@@ -216,7 +224,7 @@ def read_folder_info(folder: AnyFolder) -> FolderInfo:
         groups = {} if groups is None else check_finding_groups(groups, findings)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return FolderInfo(**{**raw, "findings": findings, "finding_groups": groups})
+    return FolderInfo(**{**raw, "findings": findings, "finding_groups": groups, "not_asked": not_asked})
 
 
 def check_split(info: FolderInfo, folder: AnyFolder, split: str, *, argument: str = "split") -> None:

@@ -116,6 +116,10 @@ class Data(Protocol[RecordT]):
     def bare_record(self, entry: Row, findings: Sequence[str]) -> RecordT:
         """Return a record with only the facts in a manifest entry."""
 
+    def with_findings(self, record: RecordT, findings: Sequence[str]) -> RecordT:
+        """Return `record` with the references of only some findings."""
+        raise ArgumentError("findings", "must be left out: the benchmark has no findings", ", ".join(findings))
+
     def fused(self, records: Iterable[RecordT], how: str, iou: float) -> tuple[Iterator[RecordT], str]:
         """Return (records, sentence): records with references fused from readers' boxes, and a sentence for the card.
 

@@ -81,6 +81,7 @@ class _ChexpertTables:
     readers: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     set_aside: list[tuple[str, str]] = field(default_factory=list)
+    findings: Sequence[str] = CHEXPERT_LABELS
     policy: LabelPolicy = field(default_factory=LabelPolicy)
     n_missing: Counter[str] = field(default_factory=Counter)
     """Table -> number of rows left out because a label is missing."""
@@ -103,11 +104,12 @@ def detect(root: Path) -> float:
     return 0.7 if any(_lacks(path) is None for path in _tables_in(Path(root))) else 0.0
 
 
-def inspect(root: Path, **policy: Any) -> Inspection:
+def inspect(root: Path, *, findings: Sequence[str] = CHEXPERT_LABELS, **policy: Any) -> Inspection:
     """Return the counts and problems of all tables of labels, and the tables that are set aside.
 
     Parameters
     ----------
+    findings : labels that are read
     policy : `blank` and `uncertain`, see :class:`reveal_bench.findings.LabelPolicy`
 
     Raises
@@ -115,7 +117,7 @@ def inspect(root: Path, **policy: Any) -> Inspection:
     ValueError
         If `root` has no table of references.
     """
-    tables = _read_all(Path(root), LabelPolicy(**policy))
+    tables = _read_all(Path(root), findings, LabelPolicy(**policy))
     return Inspection(
         source="chexpert-labels",
         root=Path(root),
@@ -128,7 +130,14 @@ def inspect(root: Path, **policy: Any) -> Inspection:
     )
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, **policy: Any) -> SourceData:
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    findings: Sequence[str] = CHEXPERT_LABELS,
+    **policy: Any,
+) -> SourceData:
     """Return the records of every split, with the readers' labels as the config ``readers``.
 
     Parameters
@@ -136,6 +145,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, **po
     root : a folder with tables, or one table of references
     pixels : ignored, because the source has only tables
     keep_going : leave out studies with a problem instead of raising
+    findings : labels that are read
     policy : `blank` and `uncertain`, see :class:`reveal_bench.findings.LabelPolicy`
 
     Raises
@@ -145,7 +155,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, **po
     ValueError
         If `root` has no table of references.
     """
-    tables = _read_all(Path(root), LabelPolicy(**policy))
+    tables = _read_all(Path(root), findings, LabelPolicy(**policy))
     warnings = tables.warnings
     finish(tables.problems, warnings, keep_going=keep_going)
     splits: dict[str, list[StudyRecord]] = {}
@@ -217,12 +227,12 @@ def _reader_names(root: Path, paths: Sequence[Path]) -> dict[Path, str]:
     return {path: path.stem if stems[path.stem] == 1 else whole[path] for path in paths}
 
 
-def _read_all(root: Path, policy: LabelPolicy) -> _ChexpertTables:
+def _read_all(root: Path, findings: Sequence[str], policy: LabelPolicy) -> _ChexpertTables:
     references, readers, set_aside = _choose_tables(root)
     if not references:
         rule = "must be or contain a table of references, such as groundtruth.csv or test_labels.csv"
         raise ArgumentError("root", rule, ", ".join(path.name for path in readers) or root)
-    tables = _ChexpertTables(set_aside=set_aside, policy=policy)
+    tables = _ChexpertTables(set_aside=set_aside, findings=findings, policy=policy)
     missing: set[str] = set()
     for path in references:
         tables.files[f"references {path.stem}"] = path.name
@@ -249,7 +259,7 @@ def _by_study(
     studies: dict[str, _StudyLabels] = {}
     contradicted = set()
     problems = tables.problems
-    for study_id, row, study in _read_table(path, file, tables.policy, problems):
+    for study_id, row, study in _read_table(path, file, tables):
         if study is None:
             tables.n_missing[file] += 1
             missing.add(study_id)
@@ -263,14 +273,14 @@ def _by_study(
     return studies
 
 
-def _read_table(
-    path: Path, file: str, policy: LabelPolicy, problems: list[Problem]
-) -> Iterator[tuple[str, TableRow, _StudyLabels | None]]:
+def _read_table(path: Path, file: str, tables: _ChexpertTables) -> Iterator[tuple[str, TableRow, _StudyLabels | None]]:
     """Yield (study id, row, labels and demographics) of each row without a problem; None if a label is missing."""
+    problems = tables.problems
     table = scan_table(path, file, problems)
     if table is None:
         return
     columns = {label: name for name in table.columns if (label := canonical_finding(name, CHEXPERT_LABELS))}
+    columns = {label: columns[label] for label in tables.findings}
     key = next(name for name in KEYS if name in table)
     for row in table.rows:
         match = _STUDY.fullmatch(row[key].replace("\\", "/"))
@@ -279,7 +289,7 @@ def _read_table(
             problems.append(Problem(table.file, row.number, key, rule, repr(row[key])))
             continue
         n_before = len(problems)
-        labels = _labels(table, row, columns, policy, problems)
+        labels = _labels(table, row, columns, tables.policy, problems)
         facts = _facts(table, row, problems)
         if len(problems) == n_before:
             split = _SPLITS.get(match["split"], match["split"])
@@ -292,14 +302,14 @@ def _labels(
 ) -> tuple[str, ...] | None:
     """Return the labels that are present in a row, or None if one is missing; note problems of cells."""
     values: dict[str, float] = {}
-    for label in CHEXPERT_LABELS:
-        text, rule = row[columns[label]], "must be 0 or 1"
+    for label, column in columns.items():
+        text, rule = row[column], "must be 0 or 1"
         try:
             value = policy.value(text)
         except ArgumentError as error:
             value, rule = None, f"{rule} unless `{error.argument}` (--{error.argument}) states what it means"
         if value is None:
-            problems.append(Problem(table.file, row.number, columns[label], rule, repr(text)))
+            problems.append(Problem(table.file, row.number, column, rule, repr(text)))
         else:
             values[label] = value
     if any(map(math.isnan, values.values())):

@@ -183,7 +183,8 @@ class SourceModule:
     * ``workers``: int, number of processes that read headers;
     * ``include_secondary``: bool, True to accept secondary captures as radiographs;
     * ``blank``, ``uncertain``: the meaning of blank and uncertain (-1) labels, see
-      :class:`reveal_bench.findings.LabelPolicy`.
+      :class:`reveal_bench.findings.LabelPolicy`;
+    * ``findings``: tuple of str, the only findings whose labels are read.
     """
 
     name: str

@@ -7,7 +7,7 @@ are neither right nor wrong.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from reveal_bench.kinds.folder import AnyFolder
@@ -35,9 +35,7 @@ def read_detection_manifest(folder: AnyFolder, split: str) -> DetectionManifest:
     :func:`~reveal_bench.kinds.localization.records.read_manifest`.
     """
     manifest = read_manifest(folder, split)
-    return DetectionManifest(
-        manifest.benchmark, manifest.version, split, manifest.grid, manifest.findings, manifest.rows, manifest.selected
-    )
+    return DetectionManifest(**{field.name: getattr(manifest, field.name) for field in fields(manifest)})
 
 
 def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:

@@ -73,6 +73,10 @@ class FindingsData(Data["StudyRecord"]):
         return tuple(image.picture for image in record.images)
 
     @override
+    def with_findings(self, record: StudyRecord, findings: Sequence[str]) -> StudyRecord:
+        return replace(record, labels=tuple(label for label in record.labels if label in findings))
+
+    @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
         """Return a study with only its images and their views."""
         from reveal_bench.kinds.findings.records import StudyRecord

@@ -133,13 +133,14 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
         raise ValueError(f"{folder} is not a findings-type dataset: its manifest lists images, not studies")
     studies = [row["study_id"] for row in read_rows(path, ["study_id"])]
+    others = select_names(info.findings, set(info.findings) - set(opened.findings))
     return StudyManifest(
         info.benchmark,
         info.version,
         split,
         opened.findings,
         tuple(filter(selection.has, studies)),
-        select_names(info.findings, set(info.findings) - set(opened.findings)),
+        (*others, *info.not_asked) if info.not_asked else others,
         tuple(study for study in studies if not selection.has(study)),
     )
 

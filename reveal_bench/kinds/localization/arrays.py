@@ -218,7 +218,8 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
 def manifest_fields(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a manifest of images from its JSON values."""
     rows = {key: ManifestRow(**{**row, "asked": tuple(row["asked"])}) for key, row in raw["rows"].items()}
-    return {**raw, "findings": tuple(raw["findings"]), "rows": rows}
+    others = tuple(raw.get("others", ()))
+    return {**raw, "findings": tuple(raw["findings"]), "rows": rows, "others": others}
 
 
 def _check_shapes(arrays: Arrays) -> None:

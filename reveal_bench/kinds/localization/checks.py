@@ -254,9 +254,9 @@ class EntryChecker:
             spelling = self._text(entry, "finding", self._limits.finding_characters)
         if spelling is None:
             return None
-        known = self._manifest.findings
+        known, others = self._manifest.findings, self._manifest.others
         if spelling not in self._findings:
-            self._findings[spelling] = canonical_finding(spelling, known)
+            self._findings[spelling] = canonical_finding(spelling, known) or canonical_finding(spelling, others)
         finding = self._findings[spelling]
         if finding is None:
             hint = self._name_hint(spelling, known)

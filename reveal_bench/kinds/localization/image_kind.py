@@ -60,6 +60,12 @@ class ImageData(Data["LocalizationRecord"]):
         return replace(record, image=None)
 
     @override
+    def with_findings(self, record: LocalizationRecord, findings: Sequence[str]) -> LocalizationRecord:
+        from reveal_bench.kinds.localization.records import with_findings
+
+        return with_findings(record, findings)
+
+    @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
         """Return an image with only its size and view."""
         from reveal_bench.kinds.localization.records import LocalizationRecord

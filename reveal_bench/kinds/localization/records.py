@@ -171,6 +171,7 @@ class ImageManifest:
     rows: Mapping[str, ManifestRow] = field(repr=False)
     selected: tuple[str, ...] | None = None
     is_part: bool = False
+    others: tuple[str, ...] = ()
 
     @property
     def scored(self) -> tuple[str, ...]:
@@ -226,7 +227,8 @@ def read_manifest(folder: AnyFolder, split: str) -> ImageManifest:
         row |= {"view": intern(row["view"]), "asked": tuple(map(intern, asked))}
         rows[row["image_id"]] = ManifestRow(**row)
     selected, is_part = selection.findings, selection != WHOLE_SPLIT
-    return ImageManifest(info.benchmark, info.version, split, info.grid, info.findings, rows, selected, is_part)
+    part = selected, is_part, info.not_asked
+    return ImageManifest(info.benchmark, info.version, split, info.grid, info.findings, rows, *part)
 
 
 def read_localization(
@@ -264,10 +266,10 @@ def each_localization(
             if selection.has(row["image_id"]):
                 record = _record_from_row(row, opened.info.findings)
                 asked = selection.findings_of(row["image_id"], opened.findings)
-                yield record if len(asked) == len(opened.info.findings) else _with_findings(record, asked)
+                yield record if len(asked) == len(opened.info.findings) else with_findings(record, asked)
 
 
-def _with_findings(record: LocalizationRecord, findings: Sequence[str]) -> LocalizationRecord:
+def with_findings(record: LocalizationRecord, findings: Sequence[str]) -> LocalizationRecord:
     """Return a record with the references of only some findings."""
     return replace(
         record,
