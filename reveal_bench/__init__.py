@@ -12,6 +12,7 @@ from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from reveal_bench.api import (
+        Accumulator,
         agreement,
         compare,
         confidence,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from reveal_bench.models.callables import run_callable
 
 __all__ = [
-    "BENCHMARKS", "LintError", "METRICS", "agreement", "compare", "confidence", "convert", "curves", "lint",
-    "lint_predictions", "load", "load_metric", "operating_points", "pixels", "plan_readers", "rank",
+    "Accumulator", "BENCHMARKS", "LintError", "METRICS", "agreement", "compare", "confidence", "convert", "curves",
+    "lint", "lint_predictions", "load", "load_metric", "operating_points", "pixels", "plan_readers", "rank",
     "read_localization", "read_manifest", "readers", "readings", "report", "run_callable", "saliency", "score",
     "score_maps", "score_localization", "shapes", "summarize", "tune_gates", "tune_saliency", "tune_thresholds",
 ]  # fmt: skip

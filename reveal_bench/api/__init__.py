@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from reveal_bench.lazy import getter
 
 if TYPE_CHECKING:
+    from reveal_bench.api.accumulator import Accumulator
     from reveal_bench.api.analyses import (
         Confidence,
         DetectorCurves,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from reveal_bench.api.shape_features import Shapes, shapes
 
 _NAMES = {
+    "accumulator": ("Accumulator",),
     "analyses": (
         "Confidence", "DetectorCurves", "FindingCurves", "MapScores", "PixelStatistics", "confidence", "curves",
         "pixels", "score_maps",
@@ -66,11 +68,12 @@ _NAMES = {
 """Module -> names that are imported from the module on first use."""
 
 __all__ = [
-    "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "FindingCurves", "MapScores",
-    "OperatingPoints", "PixelStatistics", "Ranking", "ReaderPlan", "ReaderStudyResult", "ReadingsTable", "Scores",
-    "Shapes", "ThresholdTuning", "WrittenReport", "agreement", "compare", "confidence", "convert", "curves", "lint",
-    "load", "operating_points", "pixels", "plan_readers", "rank", "readers", "readings", "report", "saliency",
-    "score", "score_maps", "shapes", "tune_gates", "tune_saliency", "tune_thresholds",
+    "Accumulator", "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves",
+    "FindingCurves", "MapScores", "OperatingPoints", "PixelStatistics", "Ranking", "ReaderPlan",
+    "ReaderStudyResult", "ReadingsTable", "Scores", "Shapes", "ThresholdTuning", "WrittenReport", "agreement",
+    "compare", "confidence", "convert", "curves", "lint", "load", "operating_points", "pixels", "plan_readers",
+    "rank", "readers", "readings", "report", "saliency", "score", "score_maps", "shapes", "tune_gates",
+    "tune_saliency", "tune_thresholds",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt names

@@ -117,6 +117,8 @@ def convert(
     opened = as_whole_bench(bench, split)
     if form != "table":
         return _drawn(source, opened, form, reader)
+    if labels is None and (ids is not None or isinstance(source, Mapping)) and is_detector_output(source):
+        source, boxes = detector_rows(source, ids, opened.kind.key), "xyxy"
     named, images, sizes = _names(instances, categories, first_category)
     policy = LabelPolicy(blank, uncertain)
     if labels is None:
@@ -181,6 +183,43 @@ def _names(
         numbered = categories if isinstance(categories, Mapping) else dict(enumerate(categories, start=first_category))
         named = {int(number): name for number, name in numbered.items()}
     return named, images, sizes
+
+
+_DETECTOR_FIELDS = ("boxes", "labels", "scores")
+
+
+def is_detector_output(source: Any) -> bool:
+    """Return True for a torchvision detector's output: a dictionary with boxes, labels and scores for each image."""
+    outputs = list(source.values()) if isinstance(source, Mapping) else source
+    return (
+        isinstance(outputs, list | tuple)
+        and bool(outputs)
+        and all(isinstance(one, Mapping) and set(_DETECTOR_FIELDS) <= set(one) for one in outputs)
+    )
+
+
+def detector_rows(source: Any, ids: Sequence[Any] | None, key: str) -> list[dict[str, Any]]:
+    """Return a row for each box of a torchvision detector, whose boxes have two corners.
+
+    Parameters
+    ----------
+    source : see :func:`is_detector_output`
+    ids : ids of the images, unless `source` is a mapping of ids
+    key : name of the column with ids
+    """
+    if isinstance(source, Mapping):
+        ids, source = list(source), list(source.values())
+    if ids is None or len(ids) != len(source):
+        raise ArgumentError("ids", f"must be the ids of {len(source)} images", None if ids is None else len(ids))
+    return [
+        {key: one, "category_id": label, "bbox": box, "score": score}
+        for one, output in zip(ids, source, strict=True)
+        for box, label, score in zip(*(_listed(output[name]) for name in _DETECTOR_FIELDS), strict=True)
+    ]
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values.tolist() if hasattr(values, "tolist") else values)
 
 
 def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -> list[dict[str, Any]]:

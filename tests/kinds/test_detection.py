@@ -383,7 +383,7 @@ def test_near_miss_files_are_refused_with_the_next_step(root: Path, files: tuple
         assert "`reveal-bench convert FOLDER --from table --boxes xyxy`" in refused
     with pytest.raises(rb.LintError) as caught:
         rb.score([{"image_id": entries[0]["image_id"], **one}], folder)
-    assert "rb.convert with boxes='xyxy'" in str(caught.value)
+    assert "rb.convert(outputs, bench, ids=image_ids, categories=names)" in str(caught.value)
     other = [{**entries[0], "image_id": next(iter(rb.load(root / "public", split="holdout").manifest.rows))}]
     with pytest.raises(
         ArgumentError, match=r"must have ids of the split, such as '[^']+'; 1 are of 'holdout', another `split`"
@@ -391,7 +391,7 @@ def test_near_miss_files_are_refused_with_the_next_step(root: Path, files: tuple
         rb.convert(other, folder, split="released")
     with pytest.raises(ArgumentError, match="where numbers count from 0, `first_category` must be 0, got 0"):
         rb.convert([{**entries[0], "category_id": 0}], folder, categories=["Effusion", "Mass"])
-    with pytest.raises(ArgumentError, match=r"are converted by rb\.convert with boxes='xyxy' and `categories`"):
+    with pytest.raises(ArgumentError, match=r"are converted by rb\.convert\(outputs, bench, categories=names\)"):
         rb.score(output, folder, split="released")
     corners = [{**one, "bbox": [*one["bbox"][:2], one["bbox"][0] + one["bbox"][2], one["bbox"][1] + one["bbox"][3]]}
                for one in entries]  # fmt: skip

@@ -339,7 +339,7 @@ Datasets of this kind have the rows of localization, with one box for each insta
 
 _DETECTIONS = (
     "must have a list of (box, score), or of fields of a line, for each finding of an image; torchvision's boxes, "
-    "labels and scores are converted by rb.convert with boxes='xyxy' and `categories`: see docs/detection.md"
+    "labels and scores are converted by rb.convert(outputs, bench, categories=names): see docs/detection.md"
 )
 
 

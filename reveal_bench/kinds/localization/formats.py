@@ -156,7 +156,8 @@ _COCO_DATASET = (b"images", b"annotations", b"categories", b"info", b"licenses")
 TORCHVISION = ("boxes", "labels", "scores")
 OF_TORCHVISION = (
     'write {"image_id", "category_id", "bbox", "score"} for each box, with the name of the finding as `category_id`, '
-    "and read that with `reveal-bench convert FOLDER --from table --boxes xyxy`, or rb.convert with boxes='xyxy'"
+    "and read that with `reveal-bench convert FOLDER --from table --boxes xyxy`; or in Python, use "
+    "rb.convert(outputs, bench, ids=image_ids, categories=names)"
 )
 _KNOWN = "JSONL, CSV, TSV, Parquet, CheXlocalize JSON or COCO results JSON"
 _FOREIGN = {
@@ -205,8 +206,10 @@ def _is_document(head: bytes) -> bool:
 def _read_document(
     data: bytes, manifest: ImageManifest, limits: Limits, log: ProblemLog
 ) -> tuple[str, Iterator[RawPrediction]]:
-    document = load_document(data, limits, log)
-    if _is_of_torchvision(document):
+    member = _FIRST_MEMBER.match(data[:_LOOKED_AT].lstrip())
+    is_of_torchvision = member is not None and member[1].decode("utf-8", "replace") in TORCHVISION  # maybe in lines
+    document = None if is_of_torchvision else load_document(data, limits, log)
+    if is_of_torchvision or _is_of_torchvision(document):
         rule = "the output of a torchvision detector (boxes, labels and scores) is not a file of predictions"
         log.refuse("format", rule, hint=OF_TORCHVISION)
         return "unknown", iter(())

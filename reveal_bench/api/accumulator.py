@@ -1,0 +1,101 @@
+"""Score predictions that arrive in batches, as in a training loop, in the words of torchmetrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reveal_bench.api.bench import AnyBench, as_bench, load
+from reveal_bench.api.conversion import convert, detector_rows, is_detector_output
+from reveal_bench.api.score_tables import Scores
+from reveal_bench.api.scoring import score
+from reveal_bench.arguments import ArgumentError
+
+
+class Accumulator:
+    """Predictions collected batch by batch, and scored like those of :func:`reveal_bench.score`.
+
+    Parameters
+    ----------
+    bench, split : as in :func:`reveal_bench.score`
+    categories : names of a detector's labels by number: a mapping, or a list that starts at `first_category`
+    first_category : number of the first of `categories`; 1 if a detector's label 0 is the background
+    **options : further options of :func:`reveal_bench.score`, such as ``n_resamples=100``
+
+    Examples
+    --------
+    >>> metric = rb.Accumulator("data/chexpert", n_resamples=100)  # doctest: +SKIP
+    >>> for epoch in range(50):  # doctest: +SKIP
+    ...     metric.reset()
+    ...     for images, ids in loader:
+    ...         metric.update(model(images).sigmoid(), ids)
+    ...     print(metric.compute())
+    """
+
+    def __init__(
+        self,
+        bench: AnyBench,
+        *,
+        split: str | None = None,
+        categories: Sequence[str] | Mapping[int, str] | None = None,
+        first_category: int = 1,
+        **options: Any,
+    ) -> None:
+        self._bench = as_bench(bench, split)
+        self._whole = load(self._bench.folder, self._bench.split)
+        self._options = options
+        named = categories if isinstance(categories, Mapping) else enumerate(categories or (), start=first_category)
+        self._categories = dict(named)
+        self._lines: list[Mapping[str, Any]] = []
+
+    def update(self, predictions: Any, ids: Sequence[Any] | None = None) -> None:
+        """Add the predictions of a batch.
+
+        Parameters
+        ----------
+        predictions : with `ids`, an array or tensor (n, n_findings) of probabilities in the order of
+            ``bench.findings``, or the boxes, labels and scores of a torchvision detector for each image; without
+            `ids`, a list of lines of a prediction file, or a mapping of ids to answers
+        ids : ids of the studies or images in the batch
+
+        Raises
+        ------
+        ArgumentError
+            If `predictions` do not fit `ids` or the benchmark.
+        """
+        if ids is None:
+            self._lines += self._lines_of(predictions)
+        elif is_detector_output(predictions):
+            rows = detector_rows(predictions, ids, self._bench.kind.key)
+            if rows:
+                done = convert(rows, self._whole, boxes="xyxy", categories=self._categories)
+                self._lines += done.lines
+        else:
+            array = np.asarray(predictions.detach().cpu() if hasattr(predictions, "detach") else predictions)
+            done = convert(array, self._whole, labels=self._bench.findings, ids=ids)
+            self._lines += done.lines
+
+    def _lines_of(self, predictions: Any) -> Sequence[Mapping[str, Any]]:
+        if isinstance(predictions, Mapping):
+            entries = self._bench.kind.predictions.entries
+            return [line for key, answer in predictions.items() for line in entries(key, answer)]
+        if not isinstance(predictions, Sequence) or not all(isinstance(one, Mapping) for one in predictions):
+            rule = "must be a list of lines or a mapping of ids to answers unless `ids` are given"
+            raise ArgumentError("predictions", rule, type(predictions).__name__, ("ids",))
+        return predictions
+
+    def compute(self) -> Scores:
+        """Return the scores of all predictions since the last :meth:`reset`.
+
+        Raises
+        ------
+        LintError, ValueError
+            As :func:`reveal_bench.score`, for example if an id was predicted twice or not at all.
+        """
+        return score(self._lines, self._bench, **self._options)
+
+    def reset(self) -> None:
+        """Remove all predictions, for the next epoch."""
+        self._lines = []

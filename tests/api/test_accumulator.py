@@ -1,0 +1,93 @@
+"""Scores of a training loop, which must be those of the same predictions in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import LintError
+from tests.api.test_number_ids import folders
+from tests.kinds.folders import studies
+
+__all__ = ["folders", "studies"]
+
+FEW: dict[str, Any] = {"n_resamples": 1, "strata": False}
+
+
+class Tensor:
+    """Tensor with the methods of torch that are used; numpy cannot read it before `detach` and `cpu`."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def detach(self) -> Tensor:
+        return self
+
+    def cpu(self) -> Any:
+        return self._array
+
+
+def test_fifty_epochs_have_the_scores_of_their_tables(studies: tuple[Path, Path], rng: np.random.Generator) -> None:
+    bench = rb.load(studies[0], split="test")
+    ids = list(bench.manifest.studies)  # type: ignore[attr-defined]
+    metric = rb.Accumulator(bench, **FEW)
+    for epoch in range(50):
+        metric.reset()
+        scores = rng.random((len(ids), len(bench.findings)), np.float32)
+        for start in range(0, len(ids), 3):
+            batch = scores[start : start + 3]
+            metric.update(Tensor(batch) if epoch % 2 else batch, ids[start : start + 3])
+        if epoch % 10 < 2:
+            table = pd.DataFrame(scores, ids, bench.findings)
+            assert metric.compute().to_json() == rb.score(table, bench, **FEW).to_json()
+    metric.update(scores[:1], ids[:1])
+    with pytest.raises(LintError, match="already predicted"):
+        metric.compute()
+
+
+OUTPUT = {
+    "boxes": np.array([[10, 20, 110, 140], [1, 2, 30, 40]], np.float32),
+    "labels": np.array([1, 2]),
+    "scores": np.array([0.5, 0.25], np.float32),
+}
+EMPTY = {"boxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, int), "scores": np.zeros(0, np.float32)}
+LINES = [
+    {"image_id": "36199", "finding": "Effusion", "box": [10.0, 20.0, 100.0, 120.0], "score": 0.5},
+    {"image_id": "36199", "finding": "Nodule", "box": [1.0, 2.0, 29.0, 38.0], "score": 0.25},
+]
+"""The boxes by hand: width 110 - 10 and 30 - 1, height 140 - 20 and 40 - 2."""
+NAMES = ["Effusion", "Nodule"]
+
+
+def test_lists_of_torchvision_dictionaries_are_read(folders: dict[str, Path]) -> None:
+    bench = rb.load(folders["detection"])
+    listed = rb.convert([OUTPUT, EMPTY], bench, ids=["36199", "40"], categories=NAMES)
+    assert listed.predictions == LINES
+    assert rb.convert({"36199": OUTPUT, "40": EMPTY}, bench, categories=NAMES).predictions == LINES
+    metric = rb.Accumulator(bench, categories=NAMES, allow_missing=True, **FEW)
+    metric.update([EMPTY], ["40"])
+    metric.update([OUTPUT], ["36199"])
+    assert metric.compute().to_json() == rb.score(LINES, bench, allow_missing=True, **FEW).to_json()
+    with pytest.raises(ArgumentError, match="`ids` must be the ids of 1 images, got 2"):
+        metric.update([OUTPUT], ["36199", "40"])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_torchvision_dictionaries_without_ids_get_a_hint(folders: dict[str, Path], n: int) -> None:
+    with pytest.raises(LintError, match=r"rb\.convert\(outputs, bench, ids=image_ids, categories=names\)"):
+        rb.score([OUTPUT] * n, folders["detection"])
+
+
+def test_lines_and_mappings_are_added_without_ids(folders: dict[str, Path]) -> None:
+    metric = rb.Accumulator(folders["detection"], allow_missing=True, **FEW)
+    metric.update(LINES[:1])
+    metric.update({"36199": {"Nodule": [([1, 2, 29, 38], 0.25)]}})
+    assert metric.compute().to_json() == rb.score(LINES, folders["detection"], allow_missing=True, **FEW).to_json()
+    with pytest.raises(ArgumentError, match="unless `ids` are given, got ndarray"):
+        metric.update(np.zeros((1, 2)))
