@@ -1,8 +1,8 @@
 """Commands for a leaderboard: ``submit``, ``status``, ``withdraw``, ``receipt`` and ``verify-receipt``.
 
-Tokens are read from a file or from ``REVEAL_TOKEN``. A token is never an option, because the shell's history and other
-processes can read the command line. Exit codes: 0 if the submission is scored (without waiting: queued), 1 if it was
-refused or failed, or the leaderboard is unreachable, 2 if the command was used wrongly. ``verify-receipt`` works
+Tokens are read from a file or from ``REVEAL_TOKEN``. Tokens cannot be passed as options, because the shell's history
+and other processes can read the command line. Exit codes: 0 if the submission is scored (without waiting: queued), 1 if
+it was refused or failed, or the leaderboard is unreachable, 2 if the command was used wrongly. ``verify-receipt`` works
 offline.
 """
 

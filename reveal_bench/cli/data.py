@@ -1,8 +1,8 @@
 """Commands for finished dataset folders: ``validate``, ``diff``, ``attach`` and ``publish``.
 
 ``publish`` checks a folder, shows what it would upload, asks for confirmation, and uploads it. Tokens are read from the
-environment, a file, or ``hf auth login``. A token is never an option, because the shell's history and other processes
-can read the command line.
+environment, a file, or ``hf auth login``. Tokens cannot be passed as options, because the shell's history and other
+processes can read the command line.
 """
 
 from __future__ import annotations

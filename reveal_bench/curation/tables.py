@@ -129,7 +129,8 @@ class Selected:
 class Placed:
     """A study of the benchmark and its half, one of :data:`HALVES`; `since` is the version in which it was added.
 
-    `n_agree_all` is None once the labels were corrected, because the readers agreed to other labels.
+    `n_agree_all` is None once the labels were corrected, because the readers agreed on the labels before the
+    correction.
     """
 
     study_id: str

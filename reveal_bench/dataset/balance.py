@@ -102,8 +102,8 @@ class Differences:
 class Draws:
     """The outcome of several random divisions (draws).
 
-    `is_holdout`, bool array (n_rows,), is the chosen draw and `taken` its 1-based number. `values` contains the largest
-    absolute difference of every draw.
+    `is_holdout`, a bool array (n_rows,), marks the rows of the chosen draw; `taken` is the draw's 1-based number.
+    `values` contains the largest absolute difference of every draw.
     """
 
     is_holdout: BoolArray

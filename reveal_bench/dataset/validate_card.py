@@ -1,4 +1,5 @@
-"""Validation of the files that describe a dataset folder (card, ``eval.yaml``, citation, Croissant), and of loading it.
+"""Validate the files that describe a dataset folder (card, ``eval.yaml``, citation, Croissant), and check that it
+loads.
 
 The configs, splits and numbers of rows that the card states are compared with the files. Then every config and split is
 loaded with `datasets`, offline.

@@ -385,7 +385,7 @@ def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
 @dataclass(frozen=True, slots=True)
 class _Moved:
     """Numerators and denominators of one system by unit, (n_units, n_groups), and sums of both after every flip,
-    (n_groups, n_flips). The sums for a pair of systems are computed from the differences of these sums.
+    (n_groups, n_flips). The sums for a pair of systems are computed from the differences between the two systems' sums.
     """
 
     parts: tuple[FloatArray, FloatArray]

@@ -84,8 +84,8 @@ class _Setting:
         return rows
 
     def agreed(self, readings: Sequence[Mapping[str, Any]], at_least: Callable[[int], int]) -> dict[str, Any]:
-        """Return record key -> findings that at least `at_least(n)` of the record's n readers annotated, for annotated
-        records.
+        """Return record key -> findings that at least `at_least(n)` of the record's n readers annotated; only annotated
+        records are included.
         """
         read = [key for key in self.records if any(key in words for words in readings)]
         agreed = {}

@@ -62,7 +62,7 @@ _NO_RATING = 1e-9  # smaller sums without a patient are due to rounding
 
 @dataclass(frozen=True)
 class _UnitSums:
-    """Sums over the cases of each resampled unit and finding that a metric uses.
+    """For each resampled unit and finding, the sums over cases that a metric needs.
 
     Attributes
     ----------

@@ -126,7 +126,7 @@ class MidrcLayout:
             file.close()
 
     def _add_study(self, study: RevealStudy) -> None:
-        """Add the rows of the study and, for the patient's first study, of the patient."""
+        """Add the study's rows and, if it is the patient's first study, the patient's rows."""
         is_old = "Yes" if study.age is not None and study.age > 89 else "No"
         age = "" if study.age is None else str(min(study.age, 89))
         if study.patient != self._last_patient:

@@ -174,7 +174,9 @@ class Rated:
 
     @cached_property
     def pairs(self) -> list[tuple[str, str, FloatArray]]:
-        """Pairs of readers with their ratings (2, n_answers, 6) of common answers, most common answers first."""
+        """Pairs of readers with their ratings (2, n_answers, 6) of the answers that both rated; pairs that share most
+        answers come first.
+        """
         ratings = [one for one in self.ratings if one.model in self.answered]
         of_reader = Counter(one.reader for one in ratings)
         names = sorted(of_reader, key=lambda name: (-of_reader[name], name))

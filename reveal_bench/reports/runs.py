@@ -104,7 +104,7 @@ class ReportRun:
 
 
 def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None = None) -> Split:
-    """Open the folder and split that `runs` answer.
+    """Open the dataset folder and the split whose questions were answered in `runs`.
 
     Parameters
     ----------

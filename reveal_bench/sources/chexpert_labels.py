@@ -300,7 +300,7 @@ def _read_table(path: Path, file: str, tables: _ChexpertTables) -> Iterator[tupl
 def _labels(
     table: InputTable, row: TableRow, columns: dict[str, str], policy: LabelPolicy, problems: list[Problem]
 ) -> tuple[str, ...] | None:
-    """Return the labels that are present in a row, or None if one is missing; note problems of cells."""
+    """Return the labels that are positive in a row, or None if a label has no value; note invalid cells."""
     values: dict[str, float] = {}
     for label, column in columns.items():
         text, rule = row[column], "must be 0 or 1"

@@ -13,8 +13,8 @@ references requests it. A server only shows a gallery if the settings allow that
 * ``places/S-G.jpg`` is a map of the positions that system S marks for group G, over the mean image. The number after
   the last system's means the references. `places` in ``gallery.json`` lists these files with their numbers of cases.
 
-Coordinates of marks are fractions of an image's width and height. A mask is `width`, `height` and `runs`: run lengths
-along the rows of the reduced mask, of pixels outside and inside the mask in turn, outside first.
+Coordinates of marks are fractions of an image's width and height. A reduced mask is `width`, `height` and `runs`: row
+by row, lengths of runs outside and inside the mask in turn, outside first.
 """
 
 from __future__ import annotations

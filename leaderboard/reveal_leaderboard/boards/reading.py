@@ -1,4 +1,4 @@
-"""Rating of answers by readers: the next answer for a reader, saving a rating, and completing a submission.
+"""How readers rate answers: get a reader's next answer, save a rating, and complete a submission.
 
 Conventions
 -----------

@@ -108,7 +108,7 @@ Lists = Sequence[tuple[str, int, str]]  # reader, position, item
 
 
 class UnpreparedError(ValueError):
-    """The data folder has no database of the readers' app, or one for different input."""
+    """The data folder has no database of the readers' app, or its database was made for different input."""
 
 
 class NotOnListError(LookupError):

@@ -129,8 +129,7 @@ def export_answers(readings: Readings, out: Path) -> int:
 
     Comments are escaped by :func:`harmless`. Votes: the format of ``reveal-bench curate import-votes``. Errors: one
     line per reader and miss, and one line without a reader per partial hit, since readers are not shown partial hits.
-    Rubric: the format of ``reveal-leaderboard admin ratings``; an answer that could not be read is not a rating and has
-    no line.
+    Rubric: the format of ``reveal-leaderboard admin ratings``; answers that were marked unreadable are left out.
     """
     columns, rows_of = EXPORTS[readings.form]
     rows = rows_of(readings)

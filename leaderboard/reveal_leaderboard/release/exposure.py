@@ -358,7 +358,7 @@ def _measure(
 def _bits_of_group(
     accounts: Sequence[_Account], group_of: Mapping[str, tuple[str, ...]], names: tuple[str, ...]
 ) -> dict[str, float]:
-    """Return finding -> bits revealed to a group, summed over all accounts and weighted by their share."""
+    """Return finding -> bits revealed to a group, summed over its accounts, each weighted by its share."""
     out: dict[str, float] = defaultdict(float)
     for account in accounts:
         own = [row for row in account.rows if group_of[row.team] == names]

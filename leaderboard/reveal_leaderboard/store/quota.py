@@ -208,7 +208,7 @@ def reserve(
 
 
 def charge(connection: sa.Connection, submission_id: str, *, who: str, why: str) -> None:
-    """Charge the reservation of a submission, because a score was released.
+    """Count a submission's reserved place as used, because its score was released.
 
     Raises
     ------

@@ -1,4 +1,5 @@
-"""Scores of findings-type benchmarks: rows from predictions and reference labels, and estimates from rows.
+"""Scoring of findings-type benchmarks: build rows from predictions and reference labels, and compute estimates from the
+rows.
 
 Conventions
 -----------

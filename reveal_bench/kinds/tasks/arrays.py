@@ -196,7 +196,7 @@ def _parted(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], n: int, mo
 def marks_of(
     predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Return the words and boxes of each answer; items are its words."""
+    """Return the words and boxes of each answer; each item contains one answer's words."""
     answers = sorted(predictions, key=lambda p: p.task_id)
     return Marks(_task_answers(answers), set(_task_items(answers)))
 

@@ -1,4 +1,4 @@
-"""Linter of tasks-type files, with one answer per line, as text, and the boxes that it draws.
+"""Linter of prediction files of tasks: each line has one answer as text and any boxes that belong to it.
 
 Conventions
 -----------
