@@ -301,7 +301,10 @@ BENCHMARKS: dict[str, Benchmark] = {
                     section="CheXpert's tables of labels",
                     holds="only labels, also of individual readers",
                     options=("blank", "uncertain", "findings"),
-                    styles={"chexpert-labels": "layouts:write_chexpert_labels"},
+                    styles={
+                        "chexpert-labels": "layouts:write_chexpert_labels",
+                        "chexpert-competition": "competition:write_competition",
+                    },
                 ),
             ),
             has_pictures=False,

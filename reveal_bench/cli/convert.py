@@ -38,7 +38,10 @@ def convert(
         ),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--file", help="File or folder to read, with --from.", exists=True)
+        Path | None,
+        typer.Option(
+            "--file", help="File or folder to read, with --from; of a folder of tables, each CSV.", exists=True
+        ),
     ] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.", exists=True)
@@ -84,35 +87,59 @@ def convert(
     if source is None:
         raise ArgumentError("source", "must be given with `form`", others=("form",))
     if form == "table":
-        from reveal_bench import api
-
-        outputs = api.convert(
-            source,
-            folder,
-            split=split,
-            reader=reader,
-            instances=instances,
-            categories=categories or None,
-            first_category=1 if first_category else 0,
-            columns=dict(_pair(one) for one in columns or ()),
-            boxes=boxes,
-            normalised=normalised,
-            leave_out_unknown=leave_out_unknown,
-            blank=blank,
-            uncertain=uncertain,
-        )
-        outputs.write(out)
-        typer.echo(f"{out}: {len(outputs.lines):,} predictions for {outputs.bench}")
-        for note in outputs.notes:
-            typer.echo(f"  {note}")
-        report = api.lint(outputs.predictions, folder, split=split, allow_missing=True, name=out.name)
-        if not report.ok:
-            terminal.warn([f"the linter refuses the output:\n{report.render(statistics=False)}"])
+        settings = {
+            "split": split,
+            "reader": reader,
+            "instances": instances,
+            "categories": categories or None,
+            "first_category": 1 if first_category else 0,
+            "columns": dict(_pair(one) for one in columns or ()),
+            "boxes": boxes,
+            "normalised": normalised,
+            "leave_out_unknown": leave_out_unknown,
+            "blank": blank,
+            "uncertain": uncertain,
+        }
+        results = [_convert_table(table, folder, target, settings) for table, target in _tables(source, out)]
+        if not all(results):
             raise typer.Exit(1)
         return
     from reveal_bench.exchange.transfer import from_form
 
     _tell(out, from_form(form, source, folder, split, out, reader=reader), [])
+
+
+def _tables(source: Path, out: Path) -> list[tuple[Path, Path]]:
+    """Return (table, prediction file to write): `source` to `out`, or each CSV file below `source` to a file in `out`.
+
+    Raises
+    ------
+    ArgumentError
+        If a folder has no CSV file, or two of the same name.
+    """
+    if not source.is_dir():
+        return [(source, out)]
+    tables = {path.stem: path for path in sorted(source.rglob("*.csv")) if path.name[0] != "."}
+    n = sum(path.name[0] != "." for path in source.rglob("*.csv"))
+    if not tables or n > len(tables):
+        raise ArgumentError("source", "must contain CSV files, each with its own name", f"{n} in {source}")
+    out.mkdir(parents=True, exist_ok=True)
+    return [(path, out / f"{name}.jsonl") for name, path in tables.items()]
+
+
+def _convert_table(table: Path, folder: Path, out: Path, settings: dict[str, Any]) -> bool:
+    """Write the prediction file of a table; return False if the linter refuses it."""
+    from reveal_bench import api
+
+    outputs = api.convert(table, folder, **settings)
+    outputs.write(out)
+    typer.echo(f"{out}: {len(outputs.lines):,} predictions for {outputs.bench}")
+    for note in outputs.notes:
+        typer.echo(f"  {note}")
+    report = api.lint(outputs.predictions, folder, split=settings["split"], allow_missing=True, name=out.name)
+    if not report.ok:
+        terminal.warn([f"the linter refuses the output:\n{report.render(statistics=False)}"])
+    return report.ok
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -353,12 +353,12 @@ def write_chexpert_labels(
     out = start_folder(out, NOTICE)
     rng = np.random.default_rng(seed)
     n_valid = 2 * n_studies // 5
-    test, valid = (_draw(rng, n) for n in (n_studies, n_valid))
+    test, valid = (draw_labels(rng, n) for n in (n_studies, n_valid))
     first = max(64741, 64541 + n_valid)  # in the source, the 200 validation patients come first
     names = [f"CheXpert-v1.0/test/patient{first + i}/study1" for i in range(n_studies)]
     _write(out / "groundtruth.csv", ("Study",), ((name,) for name in names), test)
     for reader, share in LABEL_READERS.items():
-        votes = _with_no_finding(test ^ (rng.random(test.shape) < share))
+        votes = with_no_finding(test ^ (rng.random(test.shape) < share))
         _write(out / f"{reader}.csv", ("Study",), ((name,) for name in names), votes)
     facts, rows = [], []
     for i in range(n_valid):
@@ -373,11 +373,12 @@ def write_chexpert_labels(
     return {"test": n_studies, "valid": n_valid}
 
 
-def _draw(rng: np.random.Generator, n: int) -> BoolArray:
-    return _with_no_finding(rng.random((n, len(CHEXPERT_LABELS))) < LABEL_PREVALENCE)
+def draw_labels(rng: np.random.Generator, n: int) -> BoolArray:
+    """Return random labels of CheXpert for `n` studies, (n, 14)."""
+    return with_no_finding(rng.random((n, len(CHEXPERT_LABELS))) < LABEL_PREVALENCE)
 
 
-def _with_no_finding(labels: BoolArray) -> BoolArray:
+def with_no_finding(labels: BoolArray) -> BoolArray:
     """Add "No Finding" to studies without findings; support devices do not count as findings."""
     labels = labels.copy()
     labels[:, 0] = ~labels[:, 1:-1].any(axis=1)
