@@ -151,7 +151,7 @@ def score_with(
     if len(selected) > 1 and (readers or published):
         rule = "must be a single metric with `readers` or `published`"
         raise ArgumentError("metric", rule, repr(metric), ("readers", "published"))
-    primary = selected or [opened.kind.release.primary]
+    primary = selected or [scored.rows.leading or opened.kind.release.primary]
     subgroups = None
     if by is not None:
         columns = [by] if isinstance(by, str) else list(by)
@@ -483,8 +483,12 @@ def rank_with(
 
 
 def _default_metric(kind: AnyKind, scored: Mapping[str, ScoredFile]) -> str:
-    """Return the leaderboard's metric; if it does not apply to all systems, the first metric that does."""
-    primary = kind.release.primary
+    """Return the metric of the protocol that all systems follow, by default the leaderboard's.
+
+    If it does not apply to all systems, return the first metric that does.
+    """
+    leading = {one.rows.leading for one in scored.values()} - {""}
+    primary = leading.pop() if len(leading) == 1 else kind.release.primary
     shared = [name for name in METRICS if all(name in one.rows.metrics() for one in scored.values())]
     return primary if primary in shared or not shared else shared[0]
 

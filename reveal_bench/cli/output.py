@@ -159,11 +159,7 @@ def print_scores(
     positives: Mapping[str, int] | None = None,
     wide: bool = False,
 ) -> None:
-    """Print scores with intervals, findings as rows and metrics as columns; then pooled scores, and strata.
-
-    A metric is omitted if its column equals that of an earlier metric, unless all cells of the column are equal, as for
-    a perfect detector.
-    """
+    """Print scores with intervals, findings as rows and metrics as columns; then pooled scores, and strata."""
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
     from reveal_bench.metrics.scales import estimate_text, groups_text
@@ -275,17 +271,12 @@ def _print_grid(
     heads = titles | {metric: f"{titles[metric]}, n={own}" for metric, own in others.items()}
     columns = {metric: [cells.get((finding, metric), "-") for finding in counts] for metric in metrics}
     width = _width(wide=wide)
-    distinct = [
-        m
-        for i, m in enumerate(metrics)
-        if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
-    ]
-    fitting = metrics if wide else _that_fit(width, counts, distinct, columns, heads)
+    fitting = metrics if wide else _that_fit(width, counts, metrics, columns, heads)
     # Moving the macro's count next to its name leaves space for another metric
-    if len(fitting) < len(distinct) and MACRO in counts:
+    if len(fitting) < len(metrics) and MACRO in counts:
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
-        fitting = _that_fit(width, counts, distinct, columns, heads)
+        fitting = _that_fit(width, counts, metrics, columns, heads)
     rows = [(finding, n, *(columns[metric][i] for metric in fitting)) for i, (finding, n) in enumerate(counts.items())]
     table = PrintedTable((head, "n", *(heads[metric] for metric in fitting)), rows, caption)
     _print_table(table, [finding.split(" of ")[0] == MACRO for finding in counts], wide=True)

@@ -383,7 +383,8 @@ def _widest(metric: str, *, relative: bool) -> tuple[float, float]:
 
 def _shared_metrics(systems: Sequence[Rows]) -> list[str]:
     shared = set.intersection(*(set(rows.metrics()) for rows in systems))
-    return [name for name, metric in METRICS.items() if metric.better != "neither" and name in shared]
+    first = next((rows for rows in systems if rows.leading), systems[0])
+    return [name for name in first.metrics() if METRICS[name].better != "neither" and name in shared]
 
 
 def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:

@@ -76,6 +76,11 @@ class Rows(ABC):
     def metrics(self) -> list[str]:
         """Return the metrics that apply, in the order of METRICS; each has a score per group."""
 
+    @property
+    def leading(self) -> str:
+        """Metric of the protocol that the answers follow; "" for the metric of the kind's leaderboard."""
+        return ""
+
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
         """Return the groups that the macro averages if `groups` are reported; by default all."""
         return tuple(groups)

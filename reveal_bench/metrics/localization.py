@@ -9,6 +9,7 @@ a miss; it is given as no points, no cell, or a NaN box. Coordinates follow :mod
 Metrics
 -------
 * :func:`point_hit`    a point is in the reference mask (pointing game; paper 002, Methods)
+* :func:`point_chance` expected `point_hit` of a uniform random point
 * :func:`grid_hit`     a grid cell covers enough of the reference mask (paper 000, section 3.3)
 * :func:`grid_chance`  expected `grid_hit` of a uniform guess (paper 000, section 4.1)
 * :func:`mask_iou`     intersection over union of two masks (paper 002, Methods)
@@ -168,6 +169,25 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
 def chance_among(good: BoolArray) -> FloatArray:
     """Return :func:`grid_chance`, computed from the result of :func:`hit_cells`."""
     shares: FloatArray = good.mean(axis=(1, 2))
+    shares[shares == 0] = np.nan
+    return shares
+
+
+def point_chance(references: PackedMasks) -> FloatArray:
+    """Return the proportion of the image in the reference: the expected :func:`point_hit` of a uniform random point.
+
+    Returns
+    -------
+    float array (n_cases,) in (0, 1]; NaN if the reference mask is empty
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reveal_bench.masks import encode_mask, pack_masks
+    >>> point_chance(pack_masks([encode_mask(np.eye(4))])).tolist()
+    [0.25]
+    """
+    shares: FloatArray = references.areas / np.prod(references.sizes, axis=1)
     shares[shares == 0] = np.nan
     return shares
 

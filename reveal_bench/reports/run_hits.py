@@ -2,16 +2,15 @@
 
 Conventions
 -----------
-An unanswered question is a miss. The hit metric depends on the output of a run (paper 000, section 3.3): `grid_hit` at
-the run's grid for cells, `point_hit` for points, boxes and masks. In a run of several epochs, a question's hit is the
-mean over epochs. All runs use the same resampled patients, so that replicates are paired. A run's standard deviation is
-that of its replicates.
+An unanswered question is a miss. The hit metric depends on the output of a run (paper 000, section 3.3), as in `score`:
+`grid_hit` at the run's grid for cells, `point_hit` for points, boxes and masks; each has its own chance level. In a run
+of several epochs, a question's hit is the mean over epochs. All runs use the same resampled patients, so that
+replicates are paired. A run's standard deviation is that of its replicates.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -58,8 +57,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PROTOCOLS = ("cell", "point", "box", "mask")
-
 
 @dataclass(frozen=True, kw_only=True)
 class HitRun(ReportRun):
@@ -68,7 +65,7 @@ class HitRun(ReportRun):
     Attributes
     ----------
     protocol : type of prediction: "cell", "point", "box", "mask", or "none" if no question was answered
-    rows : values of `grid_hit`, `point_hit` and `grid_chance` per case, as means over epochs
+    rows : values of `grid_hit`, `point_hit` and their chance levels per case, as means over epochs
     epochs : the values of each epoch
     n_missing : number of questions that have a reference but no prediction, over all epochs
     """
@@ -80,7 +77,19 @@ class HitRun(ReportRun):
     @property
     def metric(self) -> str:
         """Hit metric for the run's type of prediction."""
-        return "point_hit" if self.protocol in ("point", "box", "mask") else "grid_hit"
+        settings = None if self.run is None else self.run.info.settings
+        form = settings.form if self.protocol == "none" and settings is not None else self.protocol
+        return "grid_hit" if form == "cell" else "point_hit"
+
+    @property
+    def chance_metric(self) -> str:
+        """Chance level of the hit metric."""
+        return "grid_chance" if self.metric == "grid_hit" else "point_chance"
+
+    @property
+    def guess(self) -> str:
+        """Random guess whose hit rate is the chance level, in words: a cell of the run's grid, or a point."""
+        return f"{self.grid} × {self.grid}" if self.metric == "grid_hit" else "points"
 
 
 def hit_runs(runs: Sequence[ReportRun], split: Split) -> list[HitRun]:
@@ -92,11 +101,10 @@ def _scored(run: ReportRun, split: Split) -> HitRun:
     cases = {(record.image_id, finding) for record in split.records for finding in record.asked("present")}
     answered = ({(one.image_id, one.finding) for one in part} for part in run.predictions)
     epochs = tuple(_rows(part, split, run.grid) for part in run.predictions)
-    kinds = Counter(kind for rows in epochs for kind in rows.cell_kinds if kind != "none")
     own_fields = {item.name: getattr(run, item.name) for item in fields(ReportRun)}
     return HitRun(
         **own_fields | {"n_missing": sum(len(cases - pairs) for pairs in answered)},
-        protocol=next((kind for kind in PROTOCOLS if kinds[kind]), "none"),
+        protocol=next((rows.protocol for rows in epochs if rows.leading), "none"),
         rows=_mean(epochs),
         epochs=epochs,
     )
@@ -125,7 +133,7 @@ class HitRates:
     def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
         """Return the estimates of a run's hit rates or chance levels, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
-        metric = "grid_chance" if chance else self.runs[index].metric
+        metric = self.runs[index].chance_metric if chance else self.runs[index].metric
         estimates = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=self.resampling.interval)
         return {estimate.finding: estimate for estimate in estimates}
 
@@ -152,12 +160,9 @@ def _deviation(replicates: FloatArray) -> float:
 
 def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int) -> CaseRows:
     """Return each case's hits and chance level; without predictions, every case with a chance level is a miss."""
-    # Some benchmarks score masks on rows without a reference; these rows have neither a hit nor a chance level
     rows = score_localization(predictions, split.records, findings=split.info.findings, grid=grid, asks="present")
-    chance = rows.values["grid_chance"]
-    misses = np.where(np.isnan(chance), np.nan, 0.0)
-    hits = {name: rows.values.get(name, misses) for name in ("grid_hit", "point_hit")}
-    return replace(rows, values={"grid_chance": chance, **hits})
+    names = ("grid_chance", "point_chance", "grid_hit", "point_hit")
+    return replace(rows, values={name: rows.values[name] for name in names})
 
 
 def _mean(epochs: Sequence[CaseRows]) -> CaseRows:
@@ -195,7 +200,7 @@ def score_runs(
     if not reported:
         raise ArgumentError("findings", f"must have at least one case in split {split.name!r}", "none")
     systems = [
-        replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values["grid_chance"]})
+        replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values[run.chance_metric]})
         for run in runs
     ]
     means = resample_systems(systems, resampling, metrics=["hit", "chance"], findings=reported)
@@ -225,23 +230,32 @@ def _both(estimate: Estimate) -> str:
     return f"{percent_cell(estimate.value)}\n{interval_of(estimate.low, estimate.high)}"
 
 
-def _grids(scores: HitRates) -> dict[int, int]:
-    """Return grid -> index of the first run on that grid, coarsest grid first."""
-    return {grid: next(i for i, run in enumerate(scores.runs) if run.grid == grid)
-            for grid in sorted({run.grid for run in scores.runs})}  # fmt: skip
+def random_guesses(scores: HitRates, indices: Sequence[int] | None = None) -> dict[str, int]:
+    """Return random guess in words -> index of the first run that it is for: cells of coarser grids first, then points.
+
+    Parameters
+    ----------
+    indices : runs to consider; by default all
+    """
+    chosen = range(len(scores.runs)) if indices is None else indices
+    order = sorted(chosen, key=lambda i: (scores.runs[i].metric != "grid_hit", scores.runs[i].grid))
+    guesses: dict[str, int] = {}
+    for i in order:
+        guesses.setdefault(scores.runs[i].guess, i)
+    return guesses
 
 
 def means_table(scores: HitRates, reference: int) -> PageTable:
     """Return a table of mean hit rates and their paired differences from the reference run."""
     rows: list[tuple[str, ...]] = []
     plain: list[tuple[Any, ...]] = []
-    for grid, i in _grids(scores).items():
+    for guess, i in random_guesses(scores).items():
         chance, spread = scores.estimates(i, chance=True)[MACRO], scores.deviations(i, chance=True)[MACRO]
-        cells = f"{grid} × {grid}"
+        cells, grid, form = (guess, scores.runs[i].grid, "cell") if guess != "points" else (NOTHING, None, "point")
         rows.append(
-            (f"Expected by chance, {cells}", NOTHING, cells, "cell", _both(chance), percent_cell(spread), NOTHING)
+            (f"Expected by chance, {guess}", NOTHING, cells, form, _both(chance), percent_cell(spread), NOTHING)
         )
-        plain.append(("chance", "", grid, "cell", chance.value, spread, chance.low, chance.high, None, None, None,
+        plain.append(("chance", "", grid, form, chance.value, spread, chance.low, chance.high, None, None, None,
                       chance.signature))  # fmt: skip
     for i, run in enumerate(scores.runs):
         macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
@@ -269,8 +283,8 @@ def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
     """Return a table of hit rates by run and pathology, with chance levels and numbers of questions."""
     names = [MACRO, *order]
     by_run = [scores.estimates(i) for i in range(len(scores.runs))]
-    grids = _grids(scores)
-    chances = [scores.estimates(i, chance=True) for i in grids.values()]
+    guesses = random_guesses(scores)
+    chances = [scores.estimates(i, chance=True) for i in guesses.values()]
     counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
     rows, best = [], set()
     for row, name in enumerate(names):
@@ -286,7 +300,7 @@ def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
     plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
                   "n_undefined", "n_empty_replicates", "signature")  # fmt: skip
     plain = tuple(row for i in range(len(scores.runs)) for row in _plain_rates(scores, i, names))
-    expected = (f"Expected by chance, {grid} × {grid}" for grid in grids)
+    expected = (f"Expected by chance, {guess}" for guess in guesses)
     head = ("Pathology", "Questions", *(run.label for run in scores.runs), *expected)
     file = Csv.of("hit-rates", plain_head, plain)
     return PageTable(head, rows, caption, "Hit rate by pathology", frozenset(best), csv=file)
@@ -322,8 +336,7 @@ def _groups(scores: HitRates, order: Sequence[str]) -> list[BarGroup]:
 
 def _series(scores: HitRates, index: int, label: str, paint: Paint) -> BarSeries:
     values = {name: e.value for name, e in scores.estimates(index).items()}
-    of_cells = scores.runs[index].metric == "grid_hit"
-    chance = {name: e.value for name, e in scores.estimates(index, chance=True).items()} if of_cells else {}
+    chance = {name: e.value for name, e in scores.estimates(index, chance=True).items()}
     return BarSeries(label, paint, values, scores.deviations(index), chance)
 
 
@@ -354,14 +367,11 @@ def draw_hit_rates(
         "reference covers less than half of every cell, any overlap is a hit."
     )
     if points:
-        hits += (
-            f" For {', '.join(points)}, a point is a hit if it is inside the reference; their chance level is not "
-            "shown."
-        )
+        hits += f" For {', '.join(points)}, a point is a hit if it is inside the reference."
     caption = (
         f"Share of questions answered with a hit, by pathology (n = questions), on {split.title} "
         f"{split.info.version}, split {split.name}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
-        f"chance level, the expected hit rate of a cell drawn uniformly. {ranked}"
+        f"chance level, the expected hit rate of a random {'cell, or point' if points else 'cell'}. {ranked}"
     )
     if others := [run.label for i, run in enumerate(scores.runs) if i not in indices]:
         caption += f" Omitted runs, with other prompts or grids: {', '.join(others)}."

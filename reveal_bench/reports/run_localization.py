@@ -54,6 +54,7 @@ from reveal_bench.reports.run_hits import (
     hit_runs,
     macro_of,
     means_table,
+    random_guesses,
     rates_table,
     score_runs,
 )
@@ -267,13 +268,16 @@ class HitReport(RunReport):
         means = "; ".join(f"{name} {percent(e.value)} ({interval_of(e.low, e.high)})" for e, name in ranked)
         others = len(scores.runs) - len(self.core)
         means += f". Table 1 has {others} more, with other prompts or grids" if others else ""
-        chance = scores.estimates(self.core[0], chance=True)[MACRO].value
-        grid = scores.runs[self.core[0]].grid
+        chance = " and ".join(
+            f"{percent(scores.estimates(i, chance=True)[MACRO].value)} "
+            + ("for points" if guess == "points" else f"on the {guess} grid")
+            for guess, i in random_guesses(scores, self.core).items()
+        )
         return (
             f"{count_text(len(scores.runs), 'run')} located {len(scores.findings)} pathologies in "
             f"{split.title} {split.info.version}, split {split.name}: {n_questions:,} questions with a reference on "
             f"{len(split.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95% "
-            f"interval: {means}. Chance is {percent(chance)} on the {grid} × {grid} grid. In parentheses: "
+            f"interval: {means}. Chance is {chance}. In parentheses: "
             f"{intervals_text(scores.resampling)}."
         )
 
@@ -288,7 +292,7 @@ class HitReport(RunReport):
 
     def methods(self) -> list[Part]:
         """Return the definitions of hits, chance and categories, as this package computes them."""
-        metrics = sorted({run.metric for run in self.scores.runs} | {"grid_chance"})
+        metrics = sorted({metric for run in self.scores.runs for metric in (run.metric, run.chance_metric)})
         recipes = [self.scores.recipe(metric) for metric in metrics]
         words = _method_words(self.scores, self.split)
         return [*map(Text, words), Text("Signatures of the numbers:"), Lines(recipes)]
@@ -312,7 +316,8 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
         "reference is a hit. Questions without a usable answer are misses. The mean hit rate is the unweighted mean "
         "over pathologies."
         + (" In a run of several epochs, a question's score is the mean over epochs." if several else ""),
-        "The chance level of an image is the share of cells that would be hits. The chance level of a pathology is "
+        "The chance level of an image is the share of cells that would be hits, or for points the share of the image "
+        "in the reference. The chance level of a pathology is "
         "the mean over its images.",
         f"In parentheses: {intervals_text(draw)}, for scores and for differences paired by patient. Standard "
         f"deviations are those of the mean when all {n_patients:,} patients of the split are resampled with "

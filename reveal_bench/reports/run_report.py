@@ -387,7 +387,7 @@ def _difference(
         return None
     film, control = (_rows(one, split) for one in (run, under))
     kind = split.kind
-    ranked = (kind.release.primary, *kind.release.fallback_metrics, *film.metrics())
+    ranked = (film.leading, kind.release.primary, *kind.release.fallback_metrics, *film.metrics())
     metric = next(name for name in ranked if name in film.metrics())
     resampling = resampling.by("jackknife" if kind.scoring.intervals[0] == "jackknife" else "percentile")
     comparisons = compare(control, film, resampling, metrics=[metric], findings=findings)

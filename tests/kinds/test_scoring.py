@@ -146,10 +146,12 @@ def test_missing_predictions_miss_and_empty_masks_are_undefined() -> None:
 def test_inapplicable_metric_is_absent() -> None:
     assert set(values([Prediction("a", "Edema", cell="A1")], [record("a", {"Edema": square(0, 0, 4)})])) == {
         "grid_chance",
-        "point_hit",
         "grid_hit",
+        "point_chance",
+        "point_hit",
     }
-    assert values([], [record("a", {"Edema": square(0, 0, 4)})]).keys() == {"grid_chance", "point_hit", "grid_hit"}
+    hits = {"point_hit": [0], "grid_hit": [0], "point_chance": [16 / 256], "grid_chance": [4 / 64]}
+    assert values([], [record("a", {"Edema": square(0, 0, 4)})]) == hits
 
 
 def test_boxes_are_scored_against_the_tight_reference_box() -> None:
@@ -213,9 +215,10 @@ def test_rows_can_be_written_as_a_table() -> None:
             "finding": "Edema",
             "point_kind": "mask",
             "cell_kind": "mask",
-            "grid_chance": 4 / 64,
             "point_hit": 0.0,
+            "point_chance": 16 / 256,
             "grid_hit": 0.0,
+            "grid_chance": 4 / 64,
             "mask_iou": None,
             "mask_iou_all": 0.0,
         }

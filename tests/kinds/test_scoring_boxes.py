@@ -130,7 +130,7 @@ def test_mask_is_not_compared_with_boxes_and_rows_note_it() -> None:
     rows = score_localization(
         [Prediction("a", "Edema", mask=encode_mask(square(2, 2, 4)))], [record], findings=FINDINGS
     )
-    assert set(rows.values) == {"grid_chance", "point_hit", "grid_hit"}
+    assert set(rows.values) == {"grid_chance", "grid_hit", "point_chance", "point_hit"}
     assert rows.notes == (
         "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point",
     )

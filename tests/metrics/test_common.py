@@ -25,6 +25,7 @@ from reveal_bench.saliency_maps.scores import MAP_METRICS
 Array = npt.NDArray[np.float64]
 Data = tuple[list[Any], list[Any]]
 
+CHANCES = ("grid_chance", "point_chance")
 NOT_METRICS = {
     "localization": {"cell_coverage", "chance_among", "hit_cells", "hits_among"},
     "pixelwise": {"shared_areas"},
@@ -238,7 +239,7 @@ def adapter(metric: Metric) -> Adapter:
             best=cell_of(first_inside),
             worst=cell_of(first_outside),
         ),
-        "grid_chance": Adapter(masks, lambda f, _, b: f(pack(b)), per_case=True),
+        **dict.fromkeys(CHANCES, Adapter(masks, lambda f, _, b: f(pack(b)), per_case=True)),
         "box_iou": Adapter(
             boxes,
             lambda f, a, b: f(np.reshape(a, (-1, 4)), np.reshape(b, (-1, 4))),
@@ -359,7 +360,7 @@ def test_symmetry_is_as_declared(metric: Metric, rng: np.random.Generator) -> No
     if metric.family in ("ordinal", "lesions") or metric.name in (
         "point_hit",
         "grid_hit",
-        "grid_chance",
+        *CHANCES,
         "auroc",
         "average_precision",
         *MAP_METRICS,
@@ -440,7 +441,7 @@ def test_all_undefined(metric: Metric) -> None:
     np.testing.assert_array_equal(results, np.full(len(results), defined.get(metric.name, np.nan)))
 
 
-@each(lambda metric: metric.family not in ("ordinal", "reliability") and metric.name != "grid_chance")
+@each(lambda metric: metric.family not in ("ordinal", "reliability") and metric.name not in CHANCES)
 def test_lengths_that_differ_are_refused(metric: Metric, rng: np.random.Generator) -> None:
     a, b = adapter(metric).draw(rng, 3)
     with pytest.raises(ValueError, match=r"`\w+`.* must have the (length|shape) of `\w+`"):

@@ -11,7 +11,15 @@ import pytest
 
 from reveal_bench.geometry import Grid
 from reveal_bench.masks import Rle, encode_mask, pack_masks
-from reveal_bench.metrics.localization import box_iou, cell_coverage, grid_chance, grid_hit, mask_iou, point_hit
+from reveal_bench.metrics.localization import (
+    box_iou,
+    cell_coverage,
+    grid_chance,
+    grid_hit,
+    mask_iou,
+    point_chance,
+    point_hit,
+)
 from tests.conftest import random_masks
 
 Mask = npt.NDArray[np.bool_]
@@ -104,6 +112,8 @@ def test_grid_hit_and_chance_equal_exact_fractions(n: int, rng: np.random.Genera
     expected = [cells[row][column] for cells, (column, row) in zip(hits, places, strict=True)]
     assert np.array_equal(got, expected, equal_nan=True)
     assert np.array_equal(grid_chance(packed, grid=grid), np.mean(hits, axis=(1, 2)), equal_nan=True)
+    shares = [mask.mean() if mask.any() else np.nan for mask in masks]
+    np.testing.assert_allclose(point_chance(packed), shares, rtol=1e-14)
 
 
 def upscaled_hits(mask: Mask, n: int) -> Mask:

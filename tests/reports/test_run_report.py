@@ -57,7 +57,7 @@ def test_every_figure_and_table_has_its_files(report: Path) -> None:
 
 
 def test_hit_rates_are_those_of_score(report: Path, world: World, run_paths: Paths) -> None:
-    rows = [row for row in rows_of(report, "hit-rates") if row["metric"] != "grid_chance"]
+    rows = [row for row in rows_of(report, "hit-rates") if row["metric"].endswith("_hit")]
     file = run_paths["one"] / "predictions.jsonl"
     scored = score_file(file, world.folder, SPLIT, ScoringOptions(allow_missing=True, n_resamples=50, seed=2))
     for finding in TWO:
@@ -116,7 +116,8 @@ def test_differences_are_from_the_reference(report: Path) -> None:
     mean = {key: float(row["mean_hit_rate"]) for key, row in rows.items()}
     assert float(rows["few", "8"]["difference"]) == pytest.approx(mean["few", "8"] - mean["three", "8"])
     assert rows["three", "8"]["difference"] == ""
-    assert {key for key in rows if key[0] == "chance"} == {("chance", "8"), ("chance", "16")}
+    assert {key for key in rows if key[0] == "chance"} == {("chance", "8"), ("chance", "16"), ("chance", "")}
+    assert (rows["chance", "8"]["protocol"], rows["chance", ""]["protocol"]) == ("cell", "point")
 
 
 def test_costs_and_failures_are_counted(report: Path, manifest: ImageManifest) -> None:

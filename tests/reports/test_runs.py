@@ -45,7 +45,9 @@ def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None
         options: dict[str, Any] = {"n_resamples": 200, "seed": 3}
         scored = score_file(file, world.folder, SPLIT, ScoringOptions(grid=grid, allow_missing=True, **options))
         wanted = {e.finding: e for e in scored.estimates if e.metric == metric}
-        chance = {e.finding: e for e in scored.estimates if e.metric == "grid_chance"}
+        level = "point_chance" if metric == "point_hit" else "grid_chance"
+        chance = {e.finding: e for e in scored.estimates if e.metric == level}
+        assert [e.metric for e in scored.estimates if e.finding == MACRO][:2] == [metric, level]
         for result, expected in ((scores.estimates(i), wanted), (scores.estimates(i, chance=True), chance)):
             np.testing.assert_equal(
                 {name: asdict(e) for name, e in result.items()}, {name: asdict(e) for name, e in expected.items()}

@@ -3,8 +3,8 @@
 Conventions
 -----------
 There is one row per image x finding whose reference is not empty (and, if a benchmark asks for all findings, per
-predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission if at least one of
-its predictions contains what the metric needs; metrics that do not apply are absent from the rows.
+predicted mask without a reference). An absent prediction is a miss. Hits apply to every submission, and a metric of
+masks or boxes to one with a mask or a box; metrics that do not apply are absent from the rows.
 
 A prediction of another type is converted for point and cell metrics. The point of a box is its centre, the point of a
 cell its centre in the full image, the point of a mask its deepest pixel. The cell of a point is the cell that contains
@@ -55,7 +55,15 @@ from reveal_bench.metrics.bootstrap import (
     estimates_from,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
-from reveal_bench.metrics.localization import box_iou, chance_among, hit_cells, hits_among, mask_iou, point_hit
+from reveal_bench.metrics.localization import (
+    box_iou,
+    chance_among,
+    hit_cells,
+    hits_among,
+    mask_iou,
+    point_chance,
+    point_hit,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,12 +77,14 @@ SIZES = (
 """Strata of references by the proportion of the image that they cover: name, lower bound, upper bound (exclusive).
 
 An empty reference is in no stratum."""
+PROTOCOLS = ("cell", "point", "box", "mask")
+"""Forms of answers."""
 SHARE = "share of the image"
 """The key of the references' sizes among the metrics of a batch, and in rows kept as arrays."""
 _TEXTS = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
-_GIVEN = (SHARE, "confidence", "reference is a mask", "mask", "box", "answer")
+_GIVEN = (SHARE, "confidence", "reference is a mask", "mask", "box")
 _NEEDED = {
-    "grid_chance": "", "point_hit": "answer", "grid_hit": "answer", "mask_iou": "mask", "mask_iou_all": "mask",
+    "point_hit": "", "point_chance": "", "grid_hit": "", "grid_chance": "", "mask_iou": "mask", "mask_iou_all": "mask",
     "box_iou": "box",
 }  # fmt: skip
 """Metric -> part of a prediction without which the metric does not apply, unless another case has it."""
@@ -130,7 +140,20 @@ class CaseRows(Rows):
 
     @override
     def metrics(self) -> list[str]:
-        return [name for name in METRICS if name in self.values]
+        first = ("grid_hit", "grid_chance") if self.leading == "grid_hit" else ()
+        return [name for name in dict.fromkeys((*first, *METRICS)) if name in self.values]
+
+    @property
+    def protocol(self) -> str:
+        """Most common form of the answers: "cell", "point", "box" or "mask"; "none" if no case has an answer."""
+        counts = {form: self.cell_kinds.count(form) for form in PROTOCOLS}
+        return max(PROTOCOLS, key=counts.__getitem__) if any(counts.values()) else "none"
+
+    @property
+    @override
+    def leading(self) -> str:
+        """Hit rate of paper 000 for cells, the pointing game of paper 002 for other answers; "" without answers."""
+        return {"none": "", "cell": "grid_hit"}.get(self.protocol, "point_hit")
 
     @override
     def estimates(
@@ -344,13 +367,12 @@ def score_localization(
         name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in (*_GIVEN, *_NEEDED)
     }
     shares, scores, is_mask, *has_part = (columns_of.pop(name) for name in _GIVEN)
-    has_mask, has_box, has_any = (one > 0 for one in has_part)
+    has_mask, has_box = (one > 0 for one in has_part)
     if missing == "empty":
         columns_of["mask_iou"][~has_mask] = np.nan
     masks_compared = has_mask.any() and is_mask.any()
     left_out = [_NO_MASKS] if has_mask.any() and not masks_compared else []
-    # Without any prediction, as in a run whose questions were all refused, every case is a miss
-    applies = {"answer": has_any.any() or not predictions, "mask": masks_compared, "box": has_box.any(), "": True}
+    applies = {"mask": masks_compared, "box": has_box.any(), "": True}
     return CaseRows(
         findings=tuple(findings),
         **columns,
@@ -436,7 +458,7 @@ def _batch_values(
         "reference is a mask": is_mask,
         "mask": has_mask,
         "box": ~np.isnan(boxes[:, 0]),
-        "answer": np.array([p is not None for p in chosen]),
+        "point_chance": point_chance(regions),
         "grid_chance": chance_among(good_cells),
         "point_hit": point_hit(points, regions),
         "grid_hit": hits_among(cells, good_cells, grid),
@@ -476,7 +498,7 @@ def summarize(
     """
     check_interval(resampling.interval, resampling.n_resamples)
     chosen = tuple(rows.findings if findings is None else findings)
-    names = [name for name in METRICS if name in rows.values] if metrics is None else list(metrics)
+    names = rows.metrics() if metrics is None else list(metrics)
     with_means = resampling.interval != "jackknife"
     (means,) = resample_systems([rows], resampling, metrics=names, findings=chosen, with_means=with_means)
     estimates = []

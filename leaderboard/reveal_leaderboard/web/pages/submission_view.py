@@ -227,4 +227,4 @@ def shown_metrics(score: ReleasedScore) -> dict[str, str]:
     return {name: METRICS[name].title if name in METRICS else name for name in names if name not in NOT_ON_BOARDS}
 
 
-NOT_ON_BOARDS = ("grid_chance",)
+NOT_ON_BOARDS = ("grid_chance", "point_chance")

@@ -1,0 +1,77 @@
+"""Which hit rate leads: paper 000's for cells, the pointing game for points, in every command; each with its chance."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reveal_bench as rb
+from reveal_bench.metrics.bootstrap import MACRO
+from tests.cli.test_score import call
+from tests.conftest import World
+
+FEW = {"n_resamples": 20}
+ORDER = {
+    "cell": ["grid_hit", "grid_chance", "point_hit", "point_chance"],
+    "point": ["point_hit", "point_chance", "grid_hit", "grid_chance"],
+}
+
+
+def answers(bench: rb.Bench, **answer: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the same answer to every question."""
+    return {i: {finding: dict(answer) for finding in row.asked} for i, row in bench.manifest.rows.items() if row.asked}
+
+
+@pytest.mark.parametrize(("form", "answer"), [("cell", "D4"), ("point", [20, 20])])
+def test_protocol_of_the_file_leads_in_score_compare_and_rank(world: World, form: str, answer: Any) -> None:
+    bench = rb.load(world.folder)
+    system = answers(bench, **{form: answer})
+    scored = rb.score(system, bench, **FEW)
+    assert [one.metric for one in scored.scored.estimates if one.finding == MACRO] == ORDER[form]
+    compared = rb.compare(system, system, bench, **FEW)
+    assert [one.metric for one in compared.comparisons if one.finding == MACRO] == ORDER[form][::2]
+    ranked = rb.rank({"a": system, "b": system}, bench, **FEW)
+    assert (ranked.metric, ranked.ranked[0].metric) == (ORDER[form][0], ORDER[form][0])
+    by_view = rb.score(system, bench, by="view", **FEW).subgroups
+    assert by_view is not None
+    assert {one["metric"] for one in by_view.records} == {ORDER[form][0]}
+
+
+def test_most_common_form_decides_and_mixed_systems_share_the_metric_of_points(world: World) -> None:
+    bench = rb.load(world.folder)
+    mixed = answers(bench, point=[20, 20])
+    image = next(iter(mixed))
+    mixed[image] = {finding: {"cell": "D4"} for finding in mixed[image]}
+    assert rb.score(mixed, bench, **FEW).scored.rows.leading == "point_hit"
+    cells = answers(bench, cell="D4")
+    assert rb.rank({"mixed": mixed, "cells": cells}, bench, **FEW).metric == "point_hit"
+    assert rb.rank({"mixed": mixed, "cells": cells}, bench, metric="grid_hit", **FEW).metric == "grid_hit"
+
+
+def test_each_hit_rate_has_the_chance_of_its_own_guess(world: World) -> None:
+    bench = rb.load(world.folder)
+    scored = rb.score(answers(bench, cell="D4"), bench, **FEW)
+    shares: dict[str, list[float]] = {}
+    for record in bench.references:
+        for one in record.annotations:
+            if one.reader == "ground_truth":
+                shares.setdefault(one.finding, []).append(one.area_px / (record.width * record.height))
+    own = {one.finding: one.value for one in scored.scored.estimates if one.metric == "point_chance"}
+    assert own[MACRO] == pytest.approx(np.mean([np.mean(values) for values in shares.values()]))
+
+
+def test_equal_columns_are_all_printed(world: World, tmp_path: Path) -> None:
+    """A cell and a point in its centre: all hit or all missed, so that both hit rates are equal."""
+    lines = ["image_id,finding,cell"]
+    lines += [f"{i},{finding},A1" for i, row in rb.load(world.folder).manifest.rows.items() for finding in row.asked]
+    (tmp_path / "cells.csv").write_text("\n".join(lines) + "\n")
+    words = ("score", tmp_path / "cells.csv", world.folder, "--resamples", 20)
+    head = call(*words, "--wide").stdout.splitlines()[1]
+    places = [head.index(title) for title in ("Grid hit rate", "Chance grid hit", "Hit rate", "Chance hit")]
+    assert places == sorted(places)
+    rows = list(csv.DictReader(call(*words, "--format", "csv").stdout.splitlines()))
+    assert list(dict.fromkeys(row["metric"] for row in rows)) == ORDER["cell"]
