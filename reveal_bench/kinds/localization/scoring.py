@@ -146,7 +146,7 @@ class CaseRows(Rows):
     @property
     def protocol(self) -> str:
         """Most common form of the answers: "cell", "point", "box" or "mask"; "none" if no case has an answer."""
-        counts = {form: self.cell_kinds.count(form) for form in PROTOCOLS}
+        counts = {form: self.point_kinds.count(form) for form in PROTOCOLS}
         return max(PROTOCOLS, key=counts.__getitem__) if any(counts.values()) else "none"
 
     @property
