@@ -205,7 +205,7 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
 def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
     asked = ("--allow-missing", "--resamples", 1, "--published", "--metric", "grid_hit")
     refused = call("score", ran[0], films, *asked, expect=1).stderr
-    assert "--published must be left out for a part of a split, got chexlocalize 1.0.0, split test, 20 of" in refused
+    assert "--published must be omitted for a selection of questions, got chexlocalize 1.0.0, split test, 20" in refused
     file = shutil.copy(ran[0] / "predictions.jsonl", tmp_path / "chat.jsonl")  # scored over the whole split
     asked += ("--split", "test")
     refused = call("score", file, films, *asked, expect=1).stderr
