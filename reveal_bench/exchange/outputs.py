@@ -26,14 +26,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.challenge_tables import BOXES, MASK, challenge_rows
 from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.geometry import box_around, stated_rotation
 from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.masks import pack_masks, union_masks
+from reveal_bench.masks.relative_runs import MaskError, decode_relative
 from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
 from reveal_bench.words import count_text
 
@@ -55,6 +58,8 @@ _ROTATIONS = ("rotation", "attributes")
 _PASSED_OVER = ("area", "iscrowd")
 KNOWN_COLUMNS = (
     "reader",
+    BOXES,
+    MASK,
     "bbox",
     "segmentation",
     *_ROTATIONS,
@@ -150,7 +155,12 @@ def read_outputs(
         raise ArgumentError("source", "must have at least one row", "none")
     if reading.boxes not in get_args(BoxForm):
         raise ArgumentError("boxes", f"must be one of {', '.join(get_args(BoxForm))}", repr(reading.boxes))
-    return _Reader(kind, manifest, findings, reading, elsewhere).read(rows)
+    challenge = challenge_rows(rows, findings, reading.categories, separate=kind.questions.has_several_places)
+    if challenge is None:
+        return _Reader(kind, manifest, findings, reading, elsewhere).read(rows)
+    reading = replace(reading, boxes="xywh", categories=challenge.categories)
+    reader = _Reader(kind, manifest, findings, reading, elsewhere, challenge.notes)
+    return reader.read(challenge.rows, challenge.unmarked)
 
 
 class _Reader:
@@ -161,11 +171,12 @@ class _Reader:
         findings: Sequence[str],
         reading: Reading,
         elsewhere: Callable[[], Mapping[str, str]],
+        notes: Sequence[str] = (),
     ) -> None:
         self._kind, self._findings, self._reading, self._elsewhere = kind, findings, reading, elsewhere
         self._entries = {str(entry[kind.key]): entry for entry in kind.questions.manifest_entries(manifest)}
         self._numbered = ids_by_number(self._entries)
-        self._notes: list[str] = []
+        self._notes: list[str] = list(notes)
         self._unknown_ids: Counter[str] = Counter()
         self._unknown_findings: Counter[str] = Counter()
         self._ids: dict[Any, str | None] = {}
@@ -174,10 +185,12 @@ class _Reader:
         self._n_rotated = 0
         self._has_numbered_findings = False  # as in COCO results, whose images are numbered, too
 
-    def read(self, rows: Sequence[Mapping[str, Any]]) -> OutputLines:
+    def read(self, rows: Sequence[Mapping[str, Any]], unmarked: Sequence[Mapping[str, Any]] = ()) -> OutputLines:
         names = list(dict.fromkeys(name for row in rows for name in row))
         columns = self._columns(names, rows)
         renamed = [{columns[name]: value for name, value in row.items() if name in columns} for row in rows]
+        for row in unmarked:
+            self._id(next((row[name] for name, meaning in columns.items() if meaning == self._kind.key), None))
         self._has_numbered_findings = any(number_of(row.get("finding")) is not None for row in renamed)
         if "finding" in columns.values():
             lines = self._long([{k: v for k, v in row.items() if v is not None} for row in renamed])
@@ -215,7 +228,7 @@ class _Reader:
             if {"x", "y"} <= set(names) and not {"x", "y"} & meanings.keys():
                 meanings |= {"x": "point.0", "y": "point.1"}
         places = {"bbox": "box", "segmentation": "segmentation", **{place: place for place in _PLACES}}
-        places |= {name: name for name in _ROTATIONS}
+        places |= {name: name for name in (*_ROTATIONS, MASK)}
         meanings |= {name: places[name] for name in names if name in places and name not in meanings}
         rest = [name for name in names if name not in meanings]
         if "finding" in meanings.values():
@@ -302,12 +315,25 @@ class _Reader:
                 self._n_rotated += 1
         elif degrees % 360:
             raise ArgumentError("source", "must have a box in each row with a `rotation`", f"none in row {number}")
+        if texts := row.get(MASK):
+            place["rle"] = self._mask(texts, one)
         shape = _structure(row.get("segmentation"))
         if isinstance(shape, Mapping):
             place["rle"] = dict(shape)
         elif isinstance(shape, Sequence) and shape:
             place["polygons"] = [self._contour(contour, number) for contour in shape]
         return place
+
+    def _mask(self, texts: Sequence[str], one: str) -> dict[str, Any]:
+        """Return the union of masks that are written as SIIM-ACR's pairs of gap and length."""
+        entry = self._entries[one]
+        if "width" not in entry:
+            raise ArgumentError("source", f"must not have `{MASK}`, because the manifest states no size of images", one)
+        try:
+            masks = [decode_relative(text, (entry["height"], entry["width"])).rle(0) for text in texts]
+        except MaskError as error:
+            raise ArgumentError("source", f"{error.rule} in `{MASK}`", f"{error.value} for {one}") from None
+        return asdict(union_masks(pack_masks(masks)))
 
     def _contour(self, contour: Any, number: int) -> list[tuple[Any, Any]]:
         if not isinstance(contour, Sequence) or isinstance(contour, str) or len(contour) % 2:

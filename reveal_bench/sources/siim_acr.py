@@ -30,6 +30,7 @@ from reveal_bench.findings import SIIM_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box, PackedMasks, Rle, union_masks
+from reveal_bench.masks.relative_runs import MaskError, decode_relative
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NIH_SIDE,
@@ -78,44 +79,6 @@ def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]],
     return {"train": records}, []
 
 
-class MaskError(ValueError):
-    """The error of a mask's text, with the rule that it breaks and the offending value."""
-
-    def __init__(self, rule: str, value: object) -> None:
-        super().__init__(f"{rule}, got {value}")
-        self.rule, self.value = rule, value
-
-
-def decode_relative(text: str, *, side: int = NIH_SIDE) -> PackedMasks:
-    """Return a mask of `side` x `side` pixels, decoded from the challenge's pairs of gap and length.
-
-    Raises
-    ------
-    MaskError
-        If `text` is not a list of such pairs, or extends beyond the picture.
-
-    Examples
-    --------
-    >>> decode_relative("1 2 3 1", side=3).dense(0).astype(int)
-    array([[0, 0, 1],
-           [1, 0, 0],
-           [1, 0, 0]])
-    """
-    tokens = text.split()
-    if not tokens or len(tokens) % 2 or not all(token.isascii() and token.isdigit() for token in tokens):
-        raise MaskError("must be -1 or pairs of gap and length", repr(text[:40]))
-    if max(map(len, tokens)) > len(str(side * side)):
-        raise MaskError(f"must only contain numbers up to {side * side}", max(tokens, key=len)[:40])
-    runs = np.array(tokens, np.int64)
-    if (runs[1::2] == 0).any():
-        raise MaskError("must have lengths above 0", 0)
-    if runs.sum() > side * side:
-        raise MaskError(f"must end within {side} x {side} = {side * side} pixels", runs.sum())
-    ends = np.cumsum(runs)
-    ends = ends if ends[-1] == side * side else np.append(ends, side * side)
-    return PackedMasks(np.array([[side, side]], np.int64), ends.astype(np.int32), np.array([0, len(ends)], np.int64))
-
-
 def _files(root: Path) -> dict[str, Path]:
     named = find_file(root, *NAMED)
     if named is not None:
@@ -138,7 +101,7 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _T
             faults.add(row.problem("EncodedPixels", rule, f"{len(rows)} rows of {image_id}"), image_id)
         elif text != "-1":
             try:
-                own.append(decode_relative(text))
+                own.append(decode_relative(text, (NIH_SIDE, NIH_SIDE)))
             except MaskError as error:
                 faults.add(row.problem("EncodedPixels", error.rule, error.value), image_id)
     return table

@@ -9,6 +9,7 @@ import pytest
 
 from reveal_bench.dicom import write_dicom
 from reveal_bench.masks import decode_mask
+from reveal_bench.masks.relative_runs import decode_relative
 from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import siim_acr
 from reveal_bench.sources.source import BuildError
@@ -45,7 +46,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_gaps_are_counted_from_the_end_of_the_last_run(text: str, pixels: list[tuple[int, int]]) -> None:
     expected = np.zeros((4, 4), bool)
     expected[tuple(np.array(pixels).T)] = True
-    assert np.array_equal(siim_acr.decode_relative(text, side=4).dense(0), expected)
+    assert np.array_equal(decode_relative(text, (4, 4)).dense(0), expected)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_gaps_are_counted_from_the_end_of_the_last_run(text: str, pixels: list[t
 )
 def test_malformed_runs_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
-        siim_acr.decode_relative(text, side=4)
+        decode_relative(text, (4, 4))
     assert str(caught.value) == message
 
 
