@@ -29,7 +29,8 @@ VINBIGDATA_CLASSES = (
 )  # fmt: skip
 """Classes of the challenge of 2021, whose numbers count from 0."""
 _NOTHING = "no finding"
-_IDS = ("patientid", "imageid")
+IDS = ("imageid", "patientid")
+"""Columns in which these challenges name images, besides `image_id`."""
 _Cell = tuple[dict[str, Any], str]
 """Columns beside a cell, and its text."""
 
@@ -76,7 +77,7 @@ def challenge_rows(
         raise ArgumentError("source", f"must have one finding in its benchmark to have `{MASK}`", len(findings))
     cells = [
         (
-            {_usual(name): value for name, value in row.items() if name != column},
+            {name: value for name, value in row.items() if name != column},
             str("" if row.get(column) is None else row[column]).strip(),
         )
         for row in rows
@@ -102,11 +103,6 @@ def _masks(cells: Sequence[_Cell], finding: str, separate: bool) -> ChallengeRow
         row = together.setdefault(tuple(map(str, own.values())), {**own, "finding": finding, MASK: []})
         row[MASK].append(text)
     return ChallengeRows(list(together.values()), unmarked, {}, notes)
-
-
-def _usual(name: str) -> str:
-    """Return the name of a column, `image_id` for the columns in which these challenges name images."""
-    return "image_id" if name.strip().casefold() in _IDS else name
 
 
 def _boxes(cells: Sequence[_Cell], findings: Sequence[str], categories: Mapping[int, str]) -> ChallengeRows:

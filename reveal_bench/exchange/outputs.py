@@ -31,7 +31,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.exchange.challenge_tables import BOXES, MASK, challenge_rows
+from reveal_bench.exchange.challenge_tables import BOXES, IDS, MASK, challenge_rows
 from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.geometry import box_around, stated_rotation
 from reveal_bench.kinds.kind import AnyKind
@@ -177,6 +177,7 @@ class _Reader:
         self._entries = {str(entry[kind.key]): entry for entry in kind.questions.manifest_entries(manifest)}
         self._numbered = ids_by_number(self._entries)
         self._notes: list[str] = list(notes)
+        self._id_names = (*_ID_NAMES, *IDS) if notes else _ID_NAMES
         self._unknown_ids: Counter[str] = Counter()
         self._unknown_findings: Counter[str] = Counter()
         self._ids: dict[Any, str | None] = {}
@@ -214,7 +215,7 @@ class _Reader:
             if index not in meanings and _INDEX_NAME.fullmatch(index) and _is_count([row.get(index) for row in rows]):
                 self._notes.append(f"the column `{index}`, which numbers the rows, was left out")
                 names = [name for name in names if name != index]
-        self._assign(meanings, names, self._kind.key, (self._kind.key, *_ID_NAMES), needed=True)
+        self._assign(meanings, names, self._kind.key, (self._kind.key, *self._id_names), needed=True)
         self._assign(meanings, names, "finding", _FINDING_NAMES)
         for name, theirs in (("probability", _PROBABILITY_NAMES), ("score", _SCORE_NAMES)):
             self._assign(meanings, names, name, theirs)

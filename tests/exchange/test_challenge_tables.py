@@ -179,6 +179,16 @@ def test_cells_that_break_the_format_are_refused(folder_of: Callable[..., Path],
     assert message in str(caught.value)
 
 
+def test_a_column_of_ids_may_be_named(folder_of: Callable[..., Path]) -> None:
+    folder = folder_of("rsna-pneumonia", "detection")
+    split, ids = opened(folder)
+    row = {"patientId": ids[0], "PredictionString": "0.9 1 2 3 4"}
+    (line,) = rb.convert([row], folder, split=split, columns={"patientId": "image_id"}).predictions
+    assert (line["image_id"], line["box"]) == (ids[0], [1, 2, 3, 4])
+    (line,) = rb.convert([row | {"patientId": "a", "image_id": ids[1]}], folder, split=split).predictions
+    assert line["image_id"] == ids[1]
+
+
 def test_rows_without_a_mark_must_name_images_of_the_split(folder_of: Callable[..., Path]) -> None:
     folder = folder_of("rsna-pneumonia", "detection")
     split, ids = opened(folder)
