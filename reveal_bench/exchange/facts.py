@@ -208,16 +208,16 @@ class Result:
         return (ends[0], ends[1]) if ends else None
 
     def headline(self, metric: str | None = None, finding: str = MACRO) -> Figure:
-        """Return the headline score of `metric`, a name or a title; by default of the metric used for ranking.
+        """Return the headline score of `metric`, a name or a title; by default of the first metric used for ranking.
 
         Raises
         ------
         ValueError
             If the result has no such score.
         """
-        ranking = (name for kind in KINDS.values() for name in (kind.release.primary, *kind.release.fallback_metrics))
-        wanted = [metric] if metric is not None else list(ranking)
+        ranking = {name for kind in KINDS.values() for name in (kind.release.primary, *kind.release.fallback_metrics)}
         have = {figure.metric: figure for figure in self.figures if figure.finding == finding}
+        wanted = [metric] if metric is not None else [name for name in have if name in ranking]
         titles = {figure.title.casefold(): figure for figure in have.values()}
         match = next((one for name in wanted if (one := have.get(name) or titles.get(name.casefold()))), None)
         if match is None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.exchange.facts import of_score
 from reveal_bench.metrics.bootstrap import MACRO
 from tests.cli.test_score import call
 from tests.conftest import World
@@ -32,6 +33,7 @@ def test_protocol_of_the_file_leads_in_score_compare_and_rank(world: World, form
     system = answers(bench, **{form: answer})
     scored = rb.score(system, bench, **FEW)
     assert [one.metric for one in scored.scored.estimates if one.finding == MACRO] == ORDER[form]
+    assert of_score(scored.to_document(), "model").headline().metric == ORDER[form][0]
     compared = rb.compare(system, system, bench, **FEW)
     assert [one.metric for one in compared.comparisons if one.finding == MACRO] == ORDER[form][::2]
     ranked = rb.rank({"a": system, "b": system}, bench, **FEW)
