@@ -87,7 +87,7 @@ RULES: dict[str, str] = {
     "duplicate-pair": "an image and finding are predicted once, except in COCO results",
     "crowd": "an image has at most 100 detections of a finding",
     "repeated-detection": "no two detections of a finding have the same location (warning)",
-    "constant-score": "not all detections have the same score (warning)",
+    "constant-score": "not all detections, or probabilities of a finding, are the same (warning)",
     "not-asked": "predictions are for pairs in the split; others are not scored (warning)",
     "left-out": "when a file is scored again, its images and studies from another version are left out (warning)",
     "missing-pairs": "every pair in the split is predicted (a warning when missing pairs are allowed)",

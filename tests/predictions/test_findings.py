@@ -91,6 +91,24 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     assert {line for line, _ in broken} >= {1, 2, 3, 4}
 
 
+@pytest.mark.parametrize(
+    ("fill", "constant"), [([0.5] * 3, ["COPD", "Lung mass"]), ([0] * 3, ["COPD", "Lung mass"]), ([0.5, 0.5, 0.4], [])]
+)
+def test_fillers_are_warned_of(tmp_path: Path, fill: list[float], constant: list[str]) -> None:
+    """Two findings have one probability in all three studies, or in two of them."""
+    manifest = StudyManifest("reveal-cxr", "1", "test", ("COPD", "Lung mass", "Aneurysm"), ("s1", "s2", "s3"))
+    lines = [
+        {"study_id": f"s{i}", "probabilities": {"COPD": x, "Lung mass": x, "Aneurysm": i / 10}}
+        for i, x in enumerate(fill, start=1)
+    ]
+    path = tmp_path / "filled.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    warnings = [problem for problem in lint_findings(path, manifest).problems if problem.rule == "constant-score"]
+    assert [problem.message for problem in warnings] == (
+        [f"2 findings with the same probability in every study, got {json.dumps(constant)}"] if constant else []
+    )
+
+
 def test_missing_studies_and_mixed_kinds(tmp_path: Path) -> None:
     report = lint(tmp_path, lines(labels("s1"), {"study_id": "s2", "probabilities": ALL}))
     assert [p.rule for p in report.problems] == ["missing-studies", "mixed-kinds"]

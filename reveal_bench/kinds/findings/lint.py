@@ -82,6 +82,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     _note_scale(checker.outside, log)
     log.note_left_out("studies")
     log.note_not_asked(checker.not_asked)
+    _note_constant(valid, manifest, log)
     kept = () if log.has_errors else tuple(valid)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
     rest = _statistics(valid, manifest), options.allow_missing, *declined.counted
@@ -241,6 +242,16 @@ class StudyChecker:
             hint = f'`--findings "{", ".join(sorted(values))}"` asks only the others' if values else ""
             self._error(entry, "missing-labels", "probabilities", message, absent, hint)
         return values
+
+
+def _note_constant(predictions: Sequence[FindingsPrediction], manifest: StudyManifest, log: ProblemLog) -> None:
+    """Warn of labels with the same probability in every study, which rank no study and may count as called in all."""
+    values = [p.probabilities for p in predictions if p.probabilities is not None]
+    constant = [label for label in manifest.labels if len({one.get(label) for one in values}) == 1]
+    if len(values) > 1 and constant:
+        message = f"{count_text(len(constant), 'finding')} with the same probability in every study"
+        hint = "leave out findings that you do not answer, and ask only the others (`--findings`)"
+        log.warning("constant-score", message, field="probabilities", value=constant, hint=hint)
 
 
 def _note_scale(outside: Sequence[tuple[int, str, float]], log: ProblemLog) -> None:
