@@ -290,8 +290,10 @@ def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _file_rows(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
     if not path.is_file():
-        raise ArgumentError("source", "must be an existing file", path)
+        raise ArgumentError("source", "must be a file", path)
     document = _json_document(path)
     if document is not None:
         is_row = any(not isinstance(value, list | Mapping) for value in document.values())

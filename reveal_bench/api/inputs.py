@@ -94,7 +94,7 @@ def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) 
     if isinstance(inputs, str | Path):
         path = prediction_file(Path(inputs))
         if not path.exists():
-            raise ArgumentError(argument, f"must be {FORMS}", f"{str(inputs)!r}, where there is no file")
+            raise FileNotFoundError(f"{path} does not exist")
         return lint_file(path, bench.dataset, bench.split, replace(options, name=_file_name(path, options.name)))
     text, form = _written(inputs, bench, argument)
     with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:

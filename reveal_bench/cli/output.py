@@ -304,15 +304,22 @@ def _that_fit(
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str, wide: bool = False) -> None:
     """Print the comparison of two systems in percent, one block per metric; `what` is the heading of differences.
 
-    On a narrow terminal, the systems' values are omitted, then the numbers of cases, unless `wide`.
+    Unless `wide`, a long comparison shows the findings of only the first metric, and the macros of the others. On a
+    narrow terminal, the systems' values are omitted, then the numbers of cases.
     """
     from reveal_bench.metrics import METRICS
+    from reveal_bench.words import count_text
 
+    every, comparisons = comparisons, comparisons if wide else _in_short(comparisons)
+    is_short = len(comparisons) < len(every)
     for left_out in ((), ("A", "B"), ("n", "A", "B")):
-        table, is_strong = _of_comparisons(comparisons, caption, what, left_out)
-        if table.width <= _width(wide=wide):
+        table, is_strong = _of_comparisons(comparisons, caption, what, left_out, is_short=is_short)
+        names = max(len(row[0]) for row in table.rows)
+        if table.width - max(0, names - _NAME_WIDTH) <= _width(wide=wide):  # longer names are wrapped
             break
     _print_table(table, is_strong, wide=wide)
+    if is_short:
+        typer.echo(f"--wide also shows {count_text(len(every) - len(comparisons), 'more difference')}")
     _print_left_out(left_out)
     if any(not math.isnan(one.estimate.value) and math.isnan(one.p_adjusted) for one in comparisons):
         typer.echo("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
@@ -321,8 +328,29 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
             typer.echo(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")
 
 
+_NAME_WIDTH = 18
+_MOST_DIFFERENCES = 28
+"""Number of differences that are printed without --wide, so that a comparison fits on a screen like a score."""
+
+
+def _in_short(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the differences that fit on a screen: the first metric's, and the macros of metrics with other values."""
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    if len(comparisons) <= _MOST_DIFFERENCES:
+        return list(comparisons)
+    by_metric: dict[str, list[Comparison]] = {}
+    for c in comparisons:
+        by_metric.setdefault(c.metric, []).append(c)
+    first, *others = by_metric.values()
+    distinct = {str([(c.finding, c.a, c.b) for c in own]): own for own in reversed(others)}
+    summaries = [next((c for c in own if c.finding == MACRO), own[0]) for own in reversed(distinct.values())]
+    summaries = summaries[: _MOST_DIFFERENCES - 1]
+    return first[: _MOST_DIFFERENCES - len(summaries)] + summaries
+
+
 def _of_comparisons(
-    comparisons: Sequence[Comparison], caption: str, what: str, left_out: Sequence[str]
+    comparisons: Sequence[Comparison], caption: str, what: str, left_out: Sequence[str], *, is_short: bool = False
 ) -> tuple[PrintedTable, list[bool]]:
     """Return (table without the columns `left_out`, True for each row to print in bold)."""
     from reveal_bench.metrics import METRICS
@@ -336,7 +364,13 @@ def _of_comparisons(
     is_strong = []
     metric = None
     for c in comparisons:
-        if c.metric != metric:
+        label = c.finding
+        if is_short and metric is not None and c.metric != comparisons[0].metric:
+            if metric == comparisons[0].metric:
+                rows.append(("other metrics, macro",))
+                is_strong.append(True)
+            metric, label = c.metric, METRICS[c.metric].title
+        elif c.metric != metric:
             metric = c.metric
             rows.append((METRICS[metric].title,))
             is_strong.append(True)
@@ -351,7 +385,7 @@ def _of_comparisons(
             "p": p_text(c.p_adjusted),
             "verdict": c.verdict.word if c.verdict else "",
         }
-        rows.append((c.finding, *(cells[name] for name in names)))
+        rows.append((label, *(cells[name] for name in names)))
         is_strong.append(is_macro)
     return PrintedTable(("finding", *names), rows, caption), is_strong
 

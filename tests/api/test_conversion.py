@@ -223,7 +223,6 @@ def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> N
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "nothing": ([], {}, "must have at least one row"),
     "a number": (5, {}, "must be a path, a DataFrame, a list of mappings"),
-    "no file": ("nowhere.csv", {}, "must be an existing file, got nowhere.csv"),
     "no id column": ([{"a": 1}], {}, "must say which column is `image_id`, got a"),
     "no finding": ([{"image_id": ONE, "bbox": [1, 2, 3, 4]}], {}, "must have a column `finding`, or one per finding"),
     "unknown findings": (

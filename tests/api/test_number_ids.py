@@ -135,3 +135,11 @@ def test_tables_have_a_column_for_each_finding(folders: dict[str, Path], task: s
     assert report.ok, report
     pairs = {(one.image_id, one.finding) for one in report.predictions}
     assert pairs == {("36199", "Effusion"), ("40", "Nodule")}
+
+
+def test_missing_file_is_named(folders: dict[str, Path]) -> None:
+    for function in (rb.score, rb.lint, rb.convert):
+        with pytest.raises(FileNotFoundError, match=r"^nowhere\.csv does not exist$"):
+            function("nowhere.csv", folders["detection"])  # type: ignore[operator]
+    for words in (("score", "nowhere.csv", folders["detection"]), ("lint", "nowhere.csv", folders["detection"])):
+        assert "nowhere.csv does not exist" in call(*words, expect=1).stderr

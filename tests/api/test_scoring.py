@@ -249,7 +249,6 @@ WRONG: dict[str, tuple[Any, str]] = {
     "an array": (np.zeros((2, 2)), "`convert` makes predictions from an array, got a numpy.ndarray"),
     "a list of numbers": ([1], "got a list of an int"),
     "a list of texts": (["a.jsonl"], "got a list of a str"),
-    "no file": ("nowhere.jsonl", "got 'nowhere.jsonl', where there is no file"),
     "an object in a field": (
         [POINT | {"score": object()}],
         "must contain only texts, numbers, lists and mappings, got an obj",

@@ -12,6 +12,7 @@ from reveal_bench.cli import _message, output
 from reveal_bench.cli.output import plain_progress, progress
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.margin import Margin, Verdict
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.printed_tables import PrintedTable
 
@@ -62,10 +63,33 @@ def test_narrow_terminal_shows_whole_differences(
         monkeypatch.setattr(output, "_width", lambda *, wide=False, own=width: 10_000 if wide else own)
         output.print_comparisons(comparisons, "caption", what="A - B")
         lines_by_width[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert " ".join(lines_by_width[80][1]) == "finding A - B 95% interval p verdict"
-    assert " ".join(lines_by_width[80][-2]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
-    assert " ".join(lines_by_width[80][-1]) == "--wide also shows n, A, B"
+    assert " ".join(lines_by_width[80][1]) == "finding n A - B 95% interval p verdict"
+    assert " ".join(lines_by_width[80][-3]) == "Enlarged 60 25.0 -50.0 to 100.0 0.500 not equivalent"
+    assert " ".join(lines_by_width[80][-2]) == "Cardiomediastinum"
+    assert " ".join(lines_by_width[80][-1]) == "--wide also shows A, B"
     assert " ".join(lines_by_width[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
+
+
+def test_long_comparison_fits_on_a_screen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Eighteen metrics of fourteen findings, two of them equal to another, have 270 lines with --wide."""
+    names = ("macro", *(f"Finding {i}" for i in range(13)), "Enlarged Cardiomediastinum")
+    numbers = {metric: min(i, 15) / 20 for i, metric in enumerate(list(METRICS)[:18])}
+    comparisons = [
+        Comparison(metric, name, number, 0.9, Estimate(number - 0.9, -0.95, 0.9), 0.5, 60, 60, 0, "", p_adjusted=0.5,
+                   low_adjusted=-0.95, high_adjusted=0.9)
+        for metric, number in numbers.items() for name in names
+    ]  # fmt: skip
+    monkeypatch.setattr(output, "_width", lambda *, wide=False: 10_000 if wide else 80)
+    output.print_comparisons(comparisons, "caption", what="A - B")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == ["finding", "n", "A", "B", "A", "-", "B", "95%", "interval", "p"]
+    text = "\n".join(lines)
+    assert all(METRICS[metric].title.split()[0] in text for metric in list(METRICS)[:16])
+    assert lines[-1].startswith("--wide also shows ")
+    output.print_comparisons(comparisons, "caption", what="A - B", wide=True)
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 18 * 16
 
 
 class Points(TableResult):
