@@ -114,6 +114,24 @@ class Comparisons(TableResult):
         ]
 
 
+_MOST_DIFFERENCES = 28
+"""Number of differences that are printed without --wide, so that a comparison fits on a screen like a score."""
+
+
+def in_short(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the differences that fit on a screen: the first metric's, and the macros of metrics with other values."""
+    if len(comparisons) <= _MOST_DIFFERENCES:
+        return list(comparisons)
+    by_metric: dict[str, list[Comparison]] = {}
+    for c in comparisons:
+        by_metric.setdefault(c.metric, []).append(c)
+    first, *others = by_metric.values()
+    distinct = {str([(c.finding, c.a, c.b) for c in own]): own for own in reversed(others)}
+    summaries = [next((c for c in own if c.finding == MACRO), own[0]) for own in reversed(distinct.values())]
+    summaries = summaries[: _MOST_DIFFERENCES - 1]
+    return first[: _MOST_DIFFERENCES - len(summaries)] + summaries
+
+
 @dataclass(frozen=True, repr=False)
 class Ranking(TableResult):
     """Ranking of several systems on one split, best first.

@@ -307,15 +307,16 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     Unless `wide`, a long comparison shows the findings of only the first metric, and the macros of the others. On a
     narrow terminal, the systems' values are omitted, then the numbers of cases.
     """
+    from reveal_bench.api.comparison_tables import in_short
     from reveal_bench.metrics import METRICS
     from reveal_bench.words import count_text
 
-    every, comparisons = comparisons, comparisons if wide else _in_short(comparisons)
+    every, comparisons = comparisons, comparisons if wide else in_short(comparisons)
     is_short = len(comparisons) < len(every)
     for left_out in ((), ("A", "B"), ("n", "A", "B")):
         table, is_strong = _of_comparisons(comparisons, caption, what, left_out, is_short=is_short)
-        names = max(len(row[0]) for row in table.rows)
-        if table.width - max(0, names - _NAME_WIDTH) <= _width(wide=wide):  # longer names are wrapped
+        wrapped = max(0, max(len(row[0]) for row in table.rows if len(row) > 1) - 18)  # characters of the longest name
+        if table.width - wrapped <= _width(wide=wide):
             break
     _print_table(table, is_strong, wide=wide)
     if is_short:
@@ -326,27 +327,6 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     for one in comparisons:
         if one.reason and one.verdict is None:  # a verdict includes the reason
             typer.echo(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")
-
-
-_NAME_WIDTH = 18
-_MOST_DIFFERENCES = 28
-"""Number of differences that are printed without --wide, so that a comparison fits on a screen like a score."""
-
-
-def _in_short(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return the differences that fit on a screen: the first metric's, and the macros of metrics with other values."""
-    from reveal_bench.metrics.bootstrap import MACRO
-
-    if len(comparisons) <= _MOST_DIFFERENCES:
-        return list(comparisons)
-    by_metric: dict[str, list[Comparison]] = {}
-    for c in comparisons:
-        by_metric.setdefault(c.metric, []).append(c)
-    first, *others = by_metric.values()
-    distinct = {str([(c.finding, c.a, c.b) for c in own]): own for own in reversed(others)}
-    summaries = [next((c for c in own if c.finding == MACRO), own[0]) for own in reversed(distinct.values())]
-    summaries = summaries[: _MOST_DIFFERENCES - 1]
-    return first[: _MOST_DIFFERENCES - len(summaries)] + summaries
 
 
 def _of_comparisons(
@@ -361,18 +341,15 @@ def _of_comparisons(
     judged = ["verdict"] * any(c.verdict for c in comparisons)
     names = [name for name in ("n", "A", "B", what, "95% interval", "p", *judged) if name not in left_out]
     rows: list[tuple[str, ...]] = []
-    is_strong = []
-    metric = None
+    is_strong, heading = [], ""
     for c in comparisons:
-        label = c.finding
-        if is_short and metric is not None and c.metric != comparisons[0].metric:
-            if metric == comparisons[0].metric:
-                rows.append(("other metrics, macro",))
-                is_strong.append(True)
-            metric, label = c.metric, METRICS[c.metric].title
-        elif c.metric != metric:
-            metric = c.metric
-            rows.append((METRICS[metric].title,))
+        is_other = is_short and c.metric != comparisons[0].metric
+        title, label = METRICS[c.metric].title, c.finding
+        if is_other:
+            title, label = "other metrics, macro", title
+        if title != heading:
+            heading = title
+            rows.append((heading,))
             is_strong.append(True)
         is_macro = c.finding.split(" ")[0] == MACRO  # macro of all findings or of a group
         n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
