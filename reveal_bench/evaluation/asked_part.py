@@ -14,7 +14,6 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.predictions.files import questions_of_run
 from reveal_bench.predictions.report import LintProblem, LintReport
-from reveal_bench.words import count_text
 
 
 def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> OpenFolder:
@@ -68,9 +67,8 @@ def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) 
     pairs = _questions(kind, manifest)
     if not kind.questions.uses_grid:  # only a localization has several questions about a row
         pairs = [(key, "") for key in dict.fromkeys(key for key, _ in pairs)]
-    message = f"the run has no usable answer to {count_text(len(pairs), 'question')}"
-    hint = "questions without an answer are misses"
-    problem = LintProblem("warning", name, None, "", "no-answers", "", message, hint)
+    message = "the run has no usable answer to any question"
+    problem = LintProblem("warning", name, None, "", "no-answers", "", message, "all questions are misses")
     missing, n_questions = tuple(pairs), len(pairs)
     return LintReport(name, "jsonl", 0, (problem,), (), missing, {}, allow_missing=True, n_questions=n_questions)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.api.bench import as_asked_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.masks import encode_mask
@@ -75,6 +76,20 @@ def test_pilot_is_scored_over_its_questions_as_a_split_of_its_own(world: World, 
     assert result.scored.report.missing_pairs == (asked[0],)
     assert str(n_all - len(asked)) not in " ".join(one.message for one in result.scored.report.problems)
     assert rb.lint(pilot / "predictions.jsonl", bench, allow_missing=True).missing_pairs == (asked[0],)
+
+
+def test_findings_not_asked_about_an_image_are_unlabelled(world: World, tmp_path: Path) -> None:
+    """Detection asks about findings that are absent, too, and looks up the label of every finding."""
+    bench = rb.load(world.folder)
+    asked = cut_pairs(bench)
+    part = as_asked_bench(bench, runs=[write_run(tmp_path / "pilot", bench, asked, {})])
+    whole = {record.image_id: record for record in bench.references}
+    assert {record.image_id for record in part.references} == {image for image, _ in asked}
+    for record in part.references:
+        labels = {finding: status if (record.image_id, finding) in asked else None
+                  for finding, status in whole[record.image_id].label_status.items()}  # fmt: skip
+        assert record.label_status == labels
+        assert {one.finding for one in record.annotations} == {f for f, status in labels.items() if status}
 
 
 def test_interrupted_run_is_scored_over_the_questions_in_its_transcript(world: World, tmp_path: Path) -> None:

@@ -266,7 +266,11 @@ def each_localization(
             if selection.has(row["image_id"]):
                 record = _record_from_row(row, opened.info.findings)
                 asked = selection.findings_of(row["image_id"], opened.findings)
-                yield record if len(asked) == len(opened.info.findings) else with_findings(record, asked)
+                if len(asked) < len(opened.info.findings):
+                    record = with_findings(record, asked)
+                    # Findings that were not asked about this image alone are unlabelled
+                    record = replace(record, label_status=dict.fromkeys(opened.findings) | dict(record.label_status))
+                yield record
 
 
 def with_findings(record: LocalizationRecord, findings: Sequence[str]) -> LocalizationRecord:
