@@ -128,11 +128,15 @@ def _message(error: Exception) -> str:
 
 
 def _options() -> dict[str, str]:
-    """Return parameter name -> option, for the command being run."""
+    """Return parameter name -> option, or name of the argument in its usage, for the command being run."""
     command: Any = typer.main.get_command(asked_for(sys.argv[1:]))
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)
-    options = {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}
+    options = {option.name: option.opts[0] if option.opts[0].startswith("--") else option.name.upper()
+               for option in command.params}  # fmt: skip
+    for name, ours in (("bench", "folder"), ("predictions", "file"), ("source", "file")):
+        if ours in options:
+            options.setdefault(name, options[ours])
     return options | ({"n_resamples": options["resamples"]} if "resamples" in options else {})
 
 

@@ -143,3 +143,15 @@ def test_missing_file_is_named(folders: dict[str, Path]) -> None:
             function("nowhere.csv", folders["detection"])  # type: ignore[operator]
     for words in (("score", "nowhere.csv", folders["detection"]), ("lint", "nowhere.csv", folders["detection"])):
         assert "nowhere.csv does not exist" in call(*words, expect=1).stderr
+
+
+def test_commands_name_their_own_arguments_in_errors() -> None:
+    for words, message in (
+        (("score", "nowhere.csv", "no-folder"), "FOLDER must be an existing dataset folder, got no-folder"),
+        (("lint", "nowhere.csv", "no-folder"), "no-folder"),
+        (("inspect", "no-download"), "ROOT must exist, got no-download"),
+        (("build", "no-download", "--out", "never"), "ROOT must exist, got no-download"),
+    ):
+        refused = call(*words, expect=1).stderr
+        assert message in refused
+        assert "`" not in refused
