@@ -262,7 +262,7 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
 def as_whole_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
     """Return an argument `bench` as :func:`as_bench` does, and refuse a part of a split."""
     opened = as_bench(bench, split, runs=runs)
-    if opened.part:
+    if opened.selection != WHOLE_SPLIT:
         raise ArgumentError("bench", "must be a whole split here", str(opened))
     return opened
 

@@ -127,14 +127,17 @@ class OpenFolder(os.PathLike[str]):
     def part(self, split: str, items: str) -> str:
         """Return a text that names the asked part of a split, such as "5 of 14 findings"; empty for the whole split.
 
-        For selected ids or questions, the text contains a digest of them, so that two parts of the same size differ.
+        Findings that the build left out count as not asked. For selected ids or questions, the text contains a digest
+        of them, so that two parts of the same size differ.
 
         Parameters
         ----------
         items : name of the rows in ``manifest/benchmark.json``, such as "images"
         """
-        findings, keys, pairs = self.selection.findings, self.selection.keys, self.selection.pairs
-        parts = [] if findings is None else [f"{len(findings)} of {count_text(len(self.info.findings), 'finding')}"]
+        keys, pairs = self.selection.keys, self.selection.pairs
+        whole = len(self.info.findings) + len(self.info.not_asked)
+        are_some = self.selection.findings is not None or bool(self.info.not_asked)
+        parts = [f"{len(self.findings)} of {count_text(whole, 'finding')}"] if are_some else []
         if keys is not None:
             counts = self.info.splits[split]
             ids = keys if pairs is None else map("|".join, pairs)

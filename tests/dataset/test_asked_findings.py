@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 import reveal_bench as rb
+from reveal_bench.api.bench import as_whole_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS, own_benchmark
 from reveal_bench.dataset.asked_findings import ask_findings, asked_records
@@ -75,6 +76,22 @@ def test_answers_on_further_findings_are_left_out_by_count(five: tuple[Path, Pat
     assert macro == pytest.approx(oracle, abs=1e-12)
     with pytest.raises(ValueError, match="is not a label of chexpert"):
         rb.score({key: own | {"Hernia": 1} for key, own in answers.items()}, bench)
+
+
+def test_scores_name_the_part_that_the_build_asked(five: tuple[Path, Path]) -> None:
+    bench = rb.load(five[1], split="test")
+    answers = {study.study_id: study.labels for study in bench.references}
+    of_two = bench.select(FIVE[:2], limit=40)
+    assert of_two.part.startswith("2 of 14 findings, 40 of 40 studies")
+    scored = rb.score(answers, bench, n_resamples=20)
+    assert "5 of 14 findings" in scored.caption
+    assert scored.to_document()["protocol"]["part"] == "5 of 14 findings"
+    assert all("|part:5 of 14 findings|" in one.signature for one in scored.scored.estimates)
+    with pytest.raises(ArgumentError, match="must be omitted for a selection of questions"):
+        rb.score(answers, bench, published=True)
+    assert as_whole_bench(bench) is bench, "a build's part is whole to functions that do not take a selection"
+    with pytest.raises(ArgumentError, match="must be a whole split here"):
+        as_whole_bench(of_two)
 
 
 def test_only_asked_labels_need_a_policy(tmp_path: Path) -> None:
