@@ -184,6 +184,8 @@ def points_at(
 
     Values and intervals equal those of :meth:`Rows.estimates`. `prevalences` maps findings.
     """
+    if not set(_AS_SCORED) <= set(rows.metrics()):
+        raise ArgumentError("thresholds", "must be given for scores outside [0, 1], or a rate that fixes them")
     scores = {(one.metric, one.finding): one for one in rows.estimates(resampling)}
     positives = rows.positives
     points = []

@@ -130,26 +130,44 @@ class Bench:
         >>> five = bench.select("Atelectasis, Cardiomegaly, Consolidation, Edema, Pleural Effusion")  # doctest: +SKIP
         >>> rb.score("scores.csv", five)  # doctest: +SKIP
         """
-        chosen = self.selection.findings
+        part = self
         if findings is not None:
             chosen = select_findings(findings, self.info.benchmark, self.info.finding_groups, self.dataset.findings)
-        keys = self.selection.keys
-        if ids is not None or limit is not None:
-            keys = self._select_keys(ids, limit)
-        return replace(self, selection=Selection(chosen, keys))
+            if len(chosen) < len(self.dataset.findings):
+                part = replace(self, selection=replace(self.selection, findings=chosen))
+        if ids is not None:
+            part = part._of_ids(self._check_ids(ids))
+        if limit is not None:
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                raise ArgumentError("limit", "must be a whole number of at least 1", repr(limit))
+            first = part._asked_ids if ids is None else [key for key in dict.fromkeys(ids) if key in part._asked_ids]
+            part = part._of_ids(first[:limit])
+        if not part._asked_ids:
+            raise ArgumentError("findings", f"must be asked in {self}", repr(findings))
+        return part
 
-    def _select_keys(self, ids: Iterable[str] | None, limit: int | None) -> frozenset[str]:
-        whole = self.kind.questions.manifest_entries(self.manifest)
-        known = dict.fromkeys(entry[self.kind.key] for entry in whole if entry["asked"])
-        wanted = list(known) if ids is None else list(dict.fromkeys(ids))
-        if isinstance(ids, str) or not wanted:
+    @property
+    def _asked_ids(self) -> list[str]:
+        """Ids of the images, studies or tasks about which something is asked, in the order of the manifest."""
+        entries = self.kind.questions.manifest_entries(self.manifest)
+        return list(dict.fromkeys(entry[self.kind.key] for entry in entries if entry["asked"]))
+
+    def _check_ids(self, ids: Iterable[str]) -> list[str]:
+        wanted = list(ids)
+        if isinstance(ids, str) or not wanted or not all(isinstance(key, str) for key in wanted):
             raise ArgumentError("ids", f"must be a list of ids of {self.kind.items}", repr(ids))
+        known = set(self._asked_ids)
         unknown = [key for key in wanted if key not in known]
         if unknown:
             raise ArgumentError("ids", f"must be asked in {self}", repr(unknown[0]))
-        if limit is not None and limit < 1:
-            raise ArgumentError("limit", "must be at least 1", limit)
-        return frozenset(wanted[:limit])
+        return wanted
+
+    def _of_ids(self, ids: Iterable[str]) -> Bench:
+        """Return the benchmark with only these ids; itself if they are all that is asked."""
+        keys = frozenset(ids) & set(self._asked_ids)
+        if keys == set(self._asked_ids):
+            return self
+        return replace(self, selection=replace(self.selection, keys=keys))
 
     @property
     def part(self) -> str:

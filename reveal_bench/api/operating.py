@@ -317,7 +317,7 @@ def operating_points(
     prevalences = _prevalences(prevalence, scored.rows.groups)
     resampling = Resampling(n_resamples, seed)
     if criterion is None:
-        points = points_at(scored.rows, thresholds, resampling, prevalences)
+        points = points_at(scored.rows, scored.options.thresholds, resampling, prevalences)
     else:
         points = points_chosen(confidences, criterion, resampling, prevalences)
     return OperatingPoints(scored, criterion, points, resampling)

@@ -151,7 +151,7 @@ def score_with(
     if len(selected) > 1 and (readers or published):
         rule = "must be a single metric with `readers` or `published`"
         raise ArgumentError("metric", rule, repr(metric), ("readers", "published"))
-    primary = selected or [scored.rows.leading or opened.kind.release.primary]
+    primary = selected or [_default_metric(opened.kind, {name: scored})]
     subgroups = None
     if by is not None:
         columns = [by] if isinstance(by, str) else list(by)
@@ -357,11 +357,11 @@ def compare_with(
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
     opened, names = as_asked_bench(bench, split, runs=[a, b]), two_names(a, b)
-    options = replace(options, part=opened.part)
     one, other = scored = [
         score_inputs(system, opened, once(options), argument=argument, name=name, ratings=ratings)
         for system, argument, name in zip((a, b), "ab", names, strict=True)
     ]
+    options = replace(options, part=_shared_part(scored, "b"))
     resampling = options.resampling if compat is None else replace(options.resampling, unit="image")
     metrics = None if metric is None else [metric_named(metric, scored)]
     if compat is not None:
@@ -457,7 +457,6 @@ def rank_with(
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
     inputs = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
     opened = as_asked_bench(bench, split, runs=inputs.values())
-    options = replace(options, part=opened.part)
     ratings = read_ratings_given(ratings, opened.split)
     scored, empty = {}, []
     for name, system in inputs.items():
@@ -470,6 +469,7 @@ def rank_with(
             empty.append(name)
     if not scored:
         raise ArgumentError("systems", "must have predictions", f"only empty files: {', '.join(empty)}")
+    options = replace(options, part=_shared_part(scored.values(), "systems"))
     by = _default_metric(opened.kind, scored) if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
@@ -480,6 +480,15 @@ def rank_with(
     by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
     left_out = [name for name in scored if name not in applying]
     return Ranking(ranked, scored, by, left_out, options.resampling, by_group, empty)
+
+
+def _shared_part(scored: Iterable[ScoredFile], argument: str) -> str:
+    """Return the part of the split that all systems were scored on; raises ArgumentError if the parts differ."""
+    parts = list(dict.fromkeys(one.options.part for one in scored))
+    if len(parts) > 1:
+        got = " and ".join(part or "the whole split" for part in parts)
+        raise ArgumentError(argument, "must be scored on the same part of the split", got)
+    return parts[0]
 
 
 def _default_metric(kind: AnyKind, scored: Mapping[str, ScoredFile]) -> str:

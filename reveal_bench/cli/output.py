@@ -120,12 +120,9 @@ def asked_part(
     if findings is None and subset is None and limit is None:
         return folder
     from reveal_bench.api.bench import as_bench
+    from reveal_bench.predictions.files import read_ids
 
-    ids = (
-        None
-        if subset is None
-        else [line.strip() for line in subset.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    )
+    ids = None if subset is None else read_ids(subset)
     return as_bench(folder, split, runs=runs).select(findings, ids=ids, limit=limit)
 
 

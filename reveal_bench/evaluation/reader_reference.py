@@ -170,13 +170,13 @@ def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReferenc
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """Answer of one reader for a study and label; `score` (the answer) and `truth` are 0 or 1."""
+    """Answer of one reader for a study and label; `truth` is 0 or 1, and so is `score` if decisions were given."""
 
     reader: str
     case: str
     patient: str
     finding: str
-    score: int
+    score: float
     truth: int
 
 
@@ -232,7 +232,7 @@ def _rows(reader: str, rows: Any, studies: Sequence[str], finding: str | None) -
             row["study_id"] if finding else f"{row['study_id']} {row['label']}",
             row["patient_id"],
             row["label"],
-            int(row["predicted"]),
+            row["probability"] if "predicted" not in row else int(row["predicted"]),
             int(row["present"]),
         )
         for row in rows.to_table().to_pylist()

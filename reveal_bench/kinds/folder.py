@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -163,7 +163,10 @@ def select_findings(
     ArgumentError
         If a name is unknown or names no finding in `asked`, or no name is given.
     """
-    wanted = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    texts = names.split(",") if isinstance(names, str) else names
+    if not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
+        raise ArgumentError("findings", "must be names of findings", repr(names))
+    wanted = [text.strip() for text in texts]
     chosen: set[str] = set()
     for name in wanted:
         finding = canonical_finding(name, asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -145,6 +145,13 @@ class ScoringOptions:
     def plain_thresholds(self) -> float | dict[str, float]:
         """The thresholds for JSON."""
         return dict(self.thresholds) if isinstance(self.thresholds, Mapping) else self.thresholds
+
+    def thresholds_of(self, findings: Collection[str], others: Collection[str]) -> Thresholds:
+        """Return the thresholds without those of `others`, findings of the benchmark that are not in `findings`."""
+        if not isinstance(self.thresholds, Mapping):
+            return self.thresholds
+        left_out = set(others) - set(findings)
+        return {name: value for name, value in self.thresholds.items() if name not in left_out}
 
     @property
     def tuning(self) -> Tuning | None:

@@ -272,3 +272,20 @@ def _unzstd(data: bytes) -> Iterator[bytes]:
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         while chunk := stream.read(_CHUNK):
             yield chunk
+
+
+def read_ids(file: Path) -> list[str]:
+    """Return the ids in a text file, one on each line, without blank lines.
+
+    Raises
+    ------
+    ArgumentError
+        If the file is no text, or has no id.
+    """
+    try:
+        ids = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise ArgumentError("subset", "must be a text file with an id on each line", str(file)) from None
+    if not ids:
+        raise ArgumentError("subset", "must have at least one id", f"none in {file}")
+    return ids

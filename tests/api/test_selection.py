@@ -140,7 +140,7 @@ def test_tasks_asked_are_a_part_of_all(tasks: tuple[Path, Path, Path]) -> None:
         ({"findings": []}, "`findings` must name at least one finding"),
         ({"ids": ["nobody"]}, "`ids` must be asked in .*'nobody'"),
         ({"ids": []}, "`ids` must be a list of ids of studies"),
-        ({"limit": 0}, "`limit` must be at least 1, got 0"),
+        ({"limit": 0}, "`limit` must be a whole number of at least 1, got 0"),
     ],
 )
 def test_wrong_selections_are_refused(studies: tuple[Path, Any], how: dict[str, Any], message: str) -> None:
@@ -224,3 +224,47 @@ def test_codes_of_uncertain_labels_are_no_scores(studies: tuple[Path, Any]) -> N
     codes[bench.references[0].study_id][bench.info.findings[0]] = -1.0
     with pytest.raises(LintError, match=r"must be in \[0, 1\], got -1"):
         rb.score(codes, bench)
+
+
+def test_thresholds_of_scores_on_another_scale_must_name_every_finding(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    scores = scores_of(probabilities(studies[0], bench.info.findings))
+    first = bench.info.findings[0]
+    with pytest.raises(ArgumentError, match=r"`thresholds` must name every finding that is scored.*got none for"):
+        rb.score(scores, bench, thresholds={first: 0.1})
+    with pytest.raises(ArgumentError, match="`thresholds` must be a number"):
+        rb.score(scores, bench, thresholds=float("nan"))
+    only = rb.score(scores, bench.select(first), thresholds=dict.fromkeys(bench.info.findings, 0.1), **FEW)
+    assert ("f1", first) in figures(only)  # thresholds of findings that are not asked are left out
+    with pytest.raises(ArgumentError, match="must be given for scores outside"):
+        rb.operating_points(scores, bench)
+    assert {one.metric for one in rb.score(scores, bench, by="sex", **FEW).subgroups.groups} == {"auroc"}
+
+
+def test_huge_scores_of_missing_studies_are_below_the_lowest(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    scores = scores_of(probabilities(studies[0], bench.info.findings))
+    huge = {key: {f: 1e290 * one for f, one in own.items()} for key, own in scores.items()}
+    for answers in (scores, huge):
+        del answers[bench.references[0].study_id]
+    plain, large = (figures(rb.score(one, bench, allow_missing=True, **FEW)) for one in (scores, huge))
+    assert plain == pytest.approx(large, nan_ok=True)
+
+
+def test_selecting_everything_is_the_whole_split_and_the_order_does_not_matter(world: World) -> None:
+    bench = rb.load(world.folder)
+    assert bench.select(bench.info.findings).select(limit=100_000) == bench
+    finding = bench.info.findings[2]
+    assert bench.select(finding, limit=3) == bench.select(finding).select(limit=3)
+    none = next(image for image, row in bench.manifest.rows.items() if row.asked and finding not in row.asked)
+    with pytest.raises(ArgumentError, match="`findings` must be asked in"):
+        bench.select(ids=[none]).select(finding)
+
+
+def test_systems_scored_on_different_parts_are_not_compared(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    answers = probabilities(studies[0], bench.info.findings)
+    part, whole = (rb.score(answers, one, **FEW) for one in (bench.select(limit=4), bench))
+    with pytest.raises(ArgumentError, match="`b` must be scored on the same part of the split, got 4 of 6 studies"):
+        rb.compare(part, whole, bench)
+    assert "|part:4 of" in rb.compare(part, part, bench, **FEW).comparisons[0].signature

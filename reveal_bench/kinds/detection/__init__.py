@@ -196,7 +196,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
             predictions,
             list(records),
             findings=manifest.scored,
-            thresholds=options.thresholds,
+            thresholds=options.thresholds_of(manifest.scored, manifest.findings),
             criterion=options.criterion or self.criteria[0],
         )
 

@@ -277,7 +277,8 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
         """
         from reveal_bench.kinds.findings.scoring import score_studies
 
-        return score_studies(predictions, list(records), labels=manifest.labels, thresholds=options.thresholds)
+        thresholds = options.thresholds_of(manifest.labels, manifest.other_labels)
+        return score_studies(predictions, list(records), labels=manifest.labels, thresholds=thresholds)
 
 
 class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str]"]):

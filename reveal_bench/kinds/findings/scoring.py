@@ -18,6 +18,7 @@ decisions apply to every system, metrics of probabilities only to systems with p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -276,8 +277,9 @@ def score_studies(
     if probabilities is not None:
         cuts = _thresholds(thresholds, labels)
         if probabilities.min(initial=0) < 0 or probabilities.max(initial=0) > 1:
-            has_decisions = cuts != 0.5
-            probabilities[~has_prediction] = probabilities.min(axis=0) - 1  # below every other study
+            has_decisions = _decides(thresholds, labels)
+            lowest = np.nextafter(probabilities[has_prediction].min(axis=0), -np.inf)
+            probabilities[~has_prediction] = lowest  # below every other study
             predicted = probabilities >= np.asarray(cuts)
         else:
             predicted = apply_thresholds(probabilities, cuts)
@@ -285,9 +287,26 @@ def score_studies(
     return StudyRows(tuple(labels), tuple(records), predicted, present, probabilities, has_prediction, has_decisions)
 
 
+def _decides(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> bool:
+    """Return True if thresholds were given for scores on another scale than [0, 1], whose default makes no decisions.
+
+    Raises
+    ------
+    ArgumentError
+        If only some labels have a threshold.
+    """
+    if not isinstance(thresholds, Mapping):
+        return thresholds != 0.5
+    lacking = [label for label in labels if label not in thresholds]
+    if lacking:
+        rule = "must name every finding that is scored, because scores lie outside [0, 1]"
+        raise ArgumentError("thresholds", rule, f"none for {', '.join(lacking)}")
+    return True
+
+
 def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
     for value in thresholds.values() if isinstance(thresholds, Mapping) else [thresholds]:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ArgumentError("thresholds", "must be a number in [0, 1], or one for each label named", repr(value))
     if not isinstance(thresholds, Mapping):
         return float(thresholds)
