@@ -204,6 +204,7 @@ def claim_table(recorded: Recorded) -> str:
         "7": recorded.data,
         "8": recorded.card("Collection"),
         "9": recorded.card("Features"),
+        "10": recorded.result.asked,
         "11": recorded.card("Privacy"),
         "12": recorded.missing,
         "13": recorded.card("Collection"),

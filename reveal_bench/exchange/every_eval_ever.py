@@ -220,6 +220,7 @@ def _details(result: Result) -> dict[str, str]:
         "allow_missing": str(result.allow_missing).lower(),
         "submission": result.submission,
         "part": result.part,
+        "asked": result.asked,
         "note": result.caveat,
     }
     if result.receipt is not None:
@@ -285,6 +286,9 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
     _check_files(result, folder, predictions)
     opened, options = open_folder(folder), ScoringOptions.of_protocol(result.protocol)
     kind = KINDS[opened.info.kind]
+    if (result.asked or "") != opened.part(result.split, kind.items):
+        rule = "must be left out: the scores are of a part of the split"
+        raise ArgumentError("predictions", rule, result.asked or "the whole split")
     report = lint_file(predictions, opened, result.split, LintOptions(options.grid, options.allow_missing))
     manifest = kind.questions.read_manifest(opened, result.split)
     references = kind.data.read_references(opened, result.split)

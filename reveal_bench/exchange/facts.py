@@ -178,10 +178,17 @@ class Result:
         return self.benchmark if known is None else known.title
 
     @property
+    def asked(self) -> str | None:
+        """Description of the scored part of the split, such as "5 of 14 findings"; None for the whole split."""
+        parts = (self.protocol.get("part"), *(figure.recipe.get("part") for figure in self.figures))
+        return next((str(part) for part in parts if part), None)
+
+    @property
     def place(self) -> str:
-        """Benchmark, version, split and part in words."""
+        """Benchmark, version, split, and the part and questions of it, in words."""
         part = "" if self.part is None else f", {self.part} part"
-        return f"{self.title} {self.version}, split {self.split}{part}"
+        asked = "" if self.asked is None else f", {self.asked}"
+        return f"{self.title} {self.version}, split {self.split}{part}{asked}"
 
     @property
     def caveat(self) -> str | None:

@@ -39,7 +39,8 @@ def eval_results(
     Raises
     ------
     ValueError
-        If an argument is invalid, the score does not exist, or its metric is not a task in ``eval.yaml``.
+        If an argument is invalid, the result is of a part of a split, the score does not exist, or its metric is not a
+        task in ``eval.yaml``.
     """
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
@@ -48,6 +49,8 @@ def eval_results(
         raise ArgumentError("dataset", "must be 'organization/name' of a dataset on the Hub", repr(dataset))
     if revision is not None and not _REVISION.fullmatch(revision):
         raise ArgumentError("revision", "must be a commit, 40 hexadecimal digits", repr(revision))
+    if result.asked is not None:
+        raise ArgumentError("result", "must be of a whole split, which is the task in eval.yaml", result.asked)
     figure = result.headline(metric)
     benchmark = BENCHMARKS.get(result.benchmark)
     tasks = hub_metrics(benchmark) if benchmark is not None else (figure.metric,)

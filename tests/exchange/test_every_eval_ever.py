@@ -218,6 +218,20 @@ def test_cases_that_may_not_be_public_are_refused(scored: tuple[Path, Path, Path
         every_eval_ever(result, Evaluation(0), folder=folder, predictions=other)
 
 
+def test_cases_of_a_part_are_refused_and_its_record_names_the_part(
+    scored: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    folder, predictions, _ = scored
+    ids, score = tmp_path / "ids.txt", tmp_path / "score.json"
+    ids.write_text(rows_of(folder, "localization/")[0]["image_id"] + "\n")
+    words = ("score", predictions, folder, "--split", "test", "--allow-missing", "--json", "--subset", ids)
+    score.write_text(call(*words).stdout)
+    result = of_score(json.loads(score.read_text()), "acme/model")
+    assert record(result)["source_metadata"]["additional_details"]["asked"].startswith("1 of 3 images (ids ")
+    with pytest.raises(ValueError, match="`predictions` must be left out: the scores are of a part of the split, got "):
+        every_eval_ever(result, Evaluation(0), folder=folder, predictions=predictions)
+
+
 def test_scores_that_are_no_means_over_cases_have_none(tmp_path: Path) -> None:
     folder = findings_folder(tmp_path / "made", n=3, synthetic=True)
     predictions, score = tmp_path / "predictions.jsonl", tmp_path / "score.json"

@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import Config, render_eval_yaml
 from reveal_bench.evaluation.receipts import ReceiptError
+from reveal_bench.exchange.checklists import Recorded, claim_table
 from reveal_bench.exchange.facts import Result, of_receipt, of_score, read_result
 from reveal_bench.exchange.hub_results import eval_results
 from reveal_bench.exchange.paper import latex_table, markdown_table
@@ -104,6 +105,28 @@ def test_eval_results_of_a_receipt_say_what_was_released() -> None:
 def test_eval_results_refuse(options: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         eval_results(of_receipt(receipt(figure(), figure(metric="grid_chance"))), **options)
+
+
+PART = "1 of 10 findings, 40 of 90 studies (ids 0123abcd)"
+PARTIAL: dict[str, Any] = SCORE | {
+    "protocol": SCORE["protocol"] | {"part": PART},
+    "estimates": [
+        one | {"signature": one["signature"].replace("|v:1", f"|part:{PART}|v:1")} for one in SCORE["estimates"]
+    ],
+}
+
+
+def test_scores_of_a_part_say_so_and_are_no_task_of_the_hub() -> None:
+    signed = receipt(figure(signature=SIGNATURE.replace("|v:1", f"|part:{PART}|v:1")))
+    for result in (of_score(PARTIAL, "Model A"), of_receipt(signed)):
+        assert result.place.endswith(f", {PART}")
+        for write in (markdown_table, latex_table):
+            assert "1 of 10 findings, 40 of 90 studies" in write(result)
+        (row,) = (line for line in claim_table(Recorded(result)).splitlines() if line.startswith("| 10 |"))
+        assert "1 of 10 findings" in row
+        with pytest.raises(ValueError, match="must be of a whole split, which is the task"):
+            eval_results(result, dataset="lab/data")
+    assert [one.asked for one in BOTH] == [None, None]
 
 
 def test_two_metrics_of_one_split_have_a_task_each_and_it_is_in_eval_yaml() -> None:
