@@ -76,7 +76,7 @@ MALFORMED = [
     ("unknown-image", "image_id", '"zzz"', f"look like {WIDE}", _line(image_id="zzz")),
     ("unknown-image", "image_id", '""', "look like", _line(image_id="")),
     ("wrong-type", "image_id", "true", "", _line(image_id=True)),
-    ("image-number", "image_id", "1", "COCO file", _line(image_id=1)),
+    ("image-number", "image_id", "1", "dtype=str", _line(image_id=1)),
     ("text-length", "image_id", '"' + "a" * 76 + "...", "", _line(image_id="a" * 201)),
     ("control-character", "image_id", '"patient\\x001"', "", _line(image_id="patient\x001")),
     ("unknown-finding", "finding", '"Cardiomegally"', "mean Cardiomegaly?", _line(finding="Cardiomegally")),
