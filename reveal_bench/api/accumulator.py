@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from reveal_bench.api.conversion import convert, detector_rows, is_detector_outp
 from reveal_bench.api.score_tables import Scores
 from reveal_bench.api.scoring import score
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.predictions.report import LintReport
 
 
 class Accumulator:
@@ -23,6 +25,11 @@ class Accumulator:
     categories : names of a detector's labels by number: a mapping, or a list that starts at `first_category`
     first_category : number of the first of `categories`; 1 if a detector's label 0 is the background
     **options : further options of :func:`reveal_bench.score`, such as ``n_resamples=100``
+
+    Raises
+    ------
+    TypeError
+        If an option is unknown.
 
     Examples
     --------
@@ -43,12 +50,14 @@ class Accumulator:
         first_category: int = 1,
         **options: Any,
     ) -> None:
+        inspect.signature(score).bind(None, bench, **options)
         self._bench = as_bench(bench, split)
         self._whole = load(self._bench.folder, self._bench.split)
         self._options = options
         named = categories if isinstance(categories, Mapping) else enumerate(categories or (), start=first_category)
         self._categories = dict(named)
         self._lines: list[Mapping[str, Any]] = []
+        self._images: set[Any] = set()
 
     def update(self, predictions: Any, ids: Sequence[Any] | None = None) -> None:
         """Add the predictions of a batch.
@@ -56,8 +65,8 @@ class Accumulator:
         Parameters
         ----------
         predictions : with `ids`, an array or tensor (n, n_findings) of probabilities in the order of
-            ``bench.findings``, or the boxes, labels and scores of a torchvision detector for each image; without
-            `ids`, a list of lines of a prediction file, or a mapping of ids to answers
+            ``bench.findings``, or the boxes, labels and scores of a torchvision detector for each image, which may be
+            empty; without `ids`, a list of lines of a prediction file, or a mapping of ids to answers
         ids : ids of the studies or images in the batch
 
         Raises
@@ -69,12 +78,12 @@ class Accumulator:
             self._lines += self._lines_of(predictions)
         elif is_detector_output(predictions):
             rows = detector_rows(predictions, ids, self._bench.kind.key)
+            self._images.update(ids)
             if rows:
                 done = convert(rows, self._whole, boxes="xyxy", categories=self._categories)
                 self._lines += done.lines
         else:
-            array = np.asarray(predictions.detach().cpu() if hasattr(predictions, "detach") else predictions)
-            done = convert(array, self._whole, labels=self._bench.findings, ids=ids)
+            done = convert(_array_of(predictions), self._whole, labels=self._bench.findings, ids=ids)
             self._lines += done.lines
 
     def _lines_of(self, predictions: Any) -> Sequence[Mapping[str, Any]]:
@@ -94,8 +103,23 @@ class Accumulator:
         LintError, ValueError
             As :func:`reveal_bench.score`, for example if an id was predicted twice or not at all.
         """
+        if self._images and not self._lines and self._bench.kind.name == "detection":
+            n_questions = len(self._bench.cases.records)
+            nothing = LintReport("predictions", "list", 0, (), (), (), {}, n_questions=n_questions)
+            return score(nothing, self._bench, **self._options)
         return score(self._lines, self._bench, **self._options)
 
     def reset(self) -> None:
         """Remove all predictions, for the next epoch."""
-        self._lines = []
+        self._lines, self._images = [], set()
+
+
+def _array_of(predictions: Any) -> Any:
+    """Return the array of a tensor; numpy has no bfloat16, whose values a float has without loss."""
+    tensor = predictions.detach().cpu() if hasattr(predictions, "detach") else predictions
+    try:
+        return np.asarray(tensor)
+    except TypeError:
+        if not hasattr(tensor, "float"):
+            raise
+        return np.asarray(tensor.float())

@@ -91,3 +91,45 @@ def test_lines_and_mappings_are_added_without_ids(folders: dict[str, Path]) -> N
     assert metric.compute().to_json() == rb.score(LINES, folders["detection"], allow_missing=True, **FEW).to_json()
     with pytest.raises(ArgumentError, match="unless `ids` are given, got ndarray"):
         metric.update(np.zeros((1, 2)))
+
+
+def test_an_epoch_without_any_box_has_the_scores_of_misses(folders: dict[str, Path]) -> None:
+    metric = rb.Accumulator(folders["detection"], categories=NAMES, **FEW)
+    with pytest.raises(LintError, match="no predictions"):
+        metric.compute()
+    metric.update([EMPTY, EMPTY], ["36199", "40"])
+    scored = metric.compute().scored
+    assert {one.value for one in scored.estimates if one.metric == "ap_50" and one.finding in NAMES} == {0.0}
+    assert scored.report.n_questions == len(rb.load(folders["detection"]).cases.records)
+    metric.update([OUTPUT], ["36199"])
+    assert metric.compute().to_json() == rb.score(LINES, folders["detection"], **FEW).to_json()
+    metric.reset()
+    with pytest.raises(LintError, match="no predictions"):
+        metric.compute()
+
+
+def test_unknown_options_are_refused_before_the_training(folders: dict[str, Path]) -> None:
+    with pytest.raises(TypeError, match="n_resample'"):
+        rb.Accumulator(folders["detection"], n_resample=3)
+
+
+class Half(Tensor):
+    """Tensor of bfloat16, which numpy cannot read."""
+
+    def cpu(self) -> Half:
+        return self
+
+    def __array__(self, *_: Any) -> Any:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+    def float(self) -> Any:
+        return self._array
+
+
+def test_bfloat16_is_read_without_loss(studies: tuple[Path, Path]) -> None:
+    bench = rb.load(studies[0], split="test")
+    ids = list(bench.manifest.studies)  # type: ignore[attr-defined]
+    scores = np.tile(np.array([0.25, 0.5, 0.75], np.float32), (len(ids), 1))[:, : len(bench.findings)]
+    metric = rb.Accumulator(bench, **FEW)
+    metric.update(Half(scores), ids)
+    assert metric.compute().to_json() == rb.score(pd.DataFrame(scores, ids, bench.findings), bench, **FEW).to_json()
