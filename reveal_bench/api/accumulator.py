@@ -103,7 +103,7 @@ class Accumulator:
         LintError, ValueError
             As :func:`reveal_bench.score`, for example if an id was predicted twice or not at all.
         """
-        if self._images and not self._lines and self._bench.kind.name == "detection":
+        if self._images and not self._lines and not self._bench.kind.questions.uses_grid:
             n_questions = len(self._bench.cases.records)
             nothing = LintReport("predictions", "list", 0, (), (), (), {}, n_questions=n_questions)
             return score(nothing, self._bench, **self._options)

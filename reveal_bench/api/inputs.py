@@ -35,9 +35,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
-from reveal_bench.predictions.limits import LintOptions
+from reveal_bench.predictions.limits import LintOptions, options_at_home
 from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
-from reveal_bench.predictions.report import LintReport
+from reveal_bench.predictions.report import LintProblem, LintReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,8 +72,14 @@ def lint(
         If `predictions` or `bench` has another type, or the folder or split does not exist.
     """
     name = name_of(predictions, "predictions") if name is None else name
-    options = LintOptions(grid, allow_missing, any_scale=True, name=name)
-    return lint_inputs(predictions, as_asked_bench(bench, split, runs=[predictions]), options, "predictions")
+    options = options_at_home(grid, allow_missing, name=name)
+    asked = as_asked_bench(bench, split, runs=[predictions])
+    report = lint_inputs(predictions, asked, options, "predictions")
+    if not asked.part:
+        return report
+    message, hint = f"checked against {asked.part}", "a leaderboard needs answers to the whole split"
+    problem = LintProblem("warning", report.file, None, "", "part", "", message, hint)
+    return replace(report, problems=(*report.problems, problem))
 
 
 def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) -> LintReport:

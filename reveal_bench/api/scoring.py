@@ -27,7 +27,7 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval
 from reveal_bench.predictions.files import prediction_file, prediction_files
-from reveal_bench.predictions.limits import LintOptions
+from reveal_bench.predictions.limits import options_at_home
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
@@ -227,15 +227,17 @@ def score_inputs(
     if ratings is not None:
         ratings = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
     options = resolve_options(options, bench.dataset, bench.split, ratings=ratings)
-    report = lint_inputs(
-        predictions, bench, LintOptions(options.grid, options.allow_missing, any_scale=True, name=name), argument
-    )
+    report = lint_inputs(predictions, bench, options_at_home(options.grid, options.allow_missing, name=name), argument)
     path = prediction_file(Path(predictions)) if isinstance(predictions, str | Path) else None
     return score_report(report, bench.dataset, bench.split, options, path=path, ratings=ratings)
 
 
 def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
     """Return the ratings in a table, its path, a list, or a dataset folder with ratings of `split`; None for None."""
+    if isinstance(inputs, list | tuple) and inputs and all(isinstance(one, Mapping) for one in inputs):
+        import pandas as pd
+
+        inputs = pd.DataFrame(list(inputs))
     if inputs is None or isinstance(inputs, list | tuple):
         return inputs
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_csv"):

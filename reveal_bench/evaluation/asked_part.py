@@ -23,7 +23,7 @@ def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> Open
 
     Parameters
     ----------
-    inputs : paths of prediction files and run folders; other values are ignored
+    inputs : paths of prediction files and run folders, and results of runs; other values are ignored
 
     Raises
     ------
@@ -33,7 +33,7 @@ def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> Open
         If a run's transcript is damaged.
     """
     kind = KINDS[dataset.info.kind]
-    asked = [questions_of_run(Path(one), split, kind.key) for one in inputs if isinstance(one, str | Path)]
+    asked = [_asked_by(one, split, kind) for one in inputs]
     parts = [part for part in asked if part]
     if not parts:
         return dataset
@@ -52,6 +52,16 @@ def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> Open
     return replace(
         dataset, selection=replace(dataset.selection, keys=keys, pairs=frozenset(common) if is_cut else None)
     )
+
+
+def _asked_by(one: Any, split: str, kind: AnyKind) -> frozenset[tuple[str, str | None]] | None:
+    """Return (id, finding) of the questions that a run folder or the result of a run asked; None for other inputs."""
+    if isinstance(one, str | Path):
+        return questions_of_run(Path(one), split, kind.key)
+    outcomes = getattr(one, "exchanges", None)
+    if outcomes is None or one.info.split != split:
+        return None
+    return frozenset((outcome.unit, outcome.finding) for outcome in outcomes)
 
 
 def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) -> LintReport | None:

@@ -74,3 +74,8 @@ class LintOptions:
     any_scale: bool = False
     limits: Limits = Limits()
     name: str | None = None
+
+
+def options_at_home(grid: int | None = None, allow_missing: bool = False, *, name: str | None = None) -> LintOptions:
+    """Return the options for files that their owner checks and scores, which may have scores on any scale."""
+    return LintOptions(grid, allow_missing, any_scale=True, name=name)

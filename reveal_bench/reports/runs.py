@@ -24,7 +24,7 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
 from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
-from reveal_bench.predictions.limits import LintOptions
+from reveal_bench.predictions.limits import options_at_home
 from reveal_bench.reports.page import Progress
 
 MOST_RUNS = 12
@@ -250,7 +250,7 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
             raise ValueError(f"{file} is missing: the run folder is damaged")
         report = unanswered_report(file, file.name, split.kind, split.manifest)
         if report is None:
-            report = split.kind.predictions.lint(file, split.manifest, LintOptions(grid, allow_missing=True))
+            report = split.kind.predictions.lint(file, split.manifest, options_at_home(grid, allow_missing=True))
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

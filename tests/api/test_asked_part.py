@@ -17,7 +17,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, write_outputs
+from reveal_bench.models.callables import CallableRun
+from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, read_run, write_outputs
 from tests.cli.test_score import call
 from tests.conftest import World
 from tests.kinds.folders import studies
@@ -182,7 +183,7 @@ def test_limit_asks_the_first_images(world: World, tmp_path: Path, command: str)
     words = (command, tmp_path / "file.jsonl", world.folder, *(("--resamples", 20) if command == "score" else ()))
     assert "have no prediction" in call(*words, expect=1).stdout + call(*words, expect=1).stderr
     printed = call(*words, "--limit", 3).stdout
-    assert ("3 of " if command == "score" else "0 errors, 0 warnings") in printed
+    assert ("3 of " if command == "score" else "0 errors, 1 warning: accepted") in printed
 
 
 def test_own_thresholds_and_further_tables_keep_to_the_part(world: World, tmp_path: Path) -> None:
@@ -213,3 +214,15 @@ def test_tables_of_masks_keep_to_the_part(world: World, tmp_path: Path) -> None:
     call("score", tmp_path / "masks.jsonl", world.folder, "--limit", 2, "--resamples", 20, *words)
     for file in files.values():  # without `--limit`, the file lacks answers
         assert len(file.read_text().splitlines()) > 1
+
+
+def test_run_in_memory_is_scored_like_its_folder(studies: tuple[Path, Any], tmp_path: Path) -> None:
+    bench = rb.load(studies[0])
+    asked = list(bench.manifest.studies)[:3]  # type: ignore[attr-defined]
+    folder = write_run(tmp_path / "run", bench, asked, dict.fromkeys(asked, bench.info.findings[:1]), grid=None)
+    run = read_run(folder)
+    answers = rb.lint(folder, bench).predictions
+    in_memory = CallableRun(answers, (), (), run.info, run.exchanges)  # type: ignore[arg-type]
+    own, same = rb.score(in_memory, bench, **FEW), rb.score(folder, bench, **FEW)
+    assert own.scored.options.part == same.scored.options.part != ""
+    assert figures(own) == pytest.approx(figures(same), nan_ok=True)

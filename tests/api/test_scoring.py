@@ -151,7 +151,8 @@ def test_tasks_with_a_table_or_a_list_of_ratings(tasks: tuple[Path, Path, Path])
 
     folder, files, ratings = tasks
     answers = {one["task_id"]: one["answer"] for one in lines_of(files / "a.jsonl")}
-    for table in (ratings, read_ratings_table(ratings), pd.read_csv(ratings)):
+    listed = pd.read_csv(ratings).to_dict("records")
+    for table in (ratings, read_ratings_table(ratings), pd.read_csv(ratings), listed):
         result = rb.score(answers, folder, split="test", ratings=table, name="a", **FEW)
         assert result.table.query("metric == 'rubric_mean' and finding == 'macro'").value.item() == 4.5
     ranking = rb.rank({"b": files / "b.jsonl", "a": answers}, folder, split="test", ratings=ratings, n_resamples=40)

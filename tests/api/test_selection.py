@@ -128,6 +128,9 @@ def test_tasks_asked_are_a_part_of_all(tasks: tuple[Path, Path, Path]) -> None:
     part = bench.select(limit=2)
     report = rb.lint(file, part)
     assert report.ok
+    assert "warning: checked against 2 of" in report.render()
+    assert "a leaderboard needs answers to the whole split" in report.render()
+    assert "checked against" not in rb.lint(file, folder).render()
     assert len(report.predictions) == 2
     scored = rb.score(file, part, ratings=ratings, **FEW)
     assert len(scored.scored.rows) == 2
@@ -195,6 +198,7 @@ def test_scores_on_any_scale_have_the_metrics_that_need_only_their_order(studies
     assert warning.hint.startswith("a logit? apply the sigmoid first")
     assert warning.rule == "score-scale"
     assert "only the order counts" in warning.message
+    assert warning.hint.endswith("A leaderboard refuses such scores")
     at = dict.fromkeys(bench.info.findings, 0.0)  # the logit of about 1/2
     assert figures(rb.score(scores_of(answers), bench, thresholds=at, **FEW)) == pytest.approx(
         figures(whole), nan_ok=True
@@ -268,3 +272,43 @@ def test_systems_scored_on_different_parts_are_not_compared(studies: tuple[Path,
     with pytest.raises(ArgumentError, match="`b` must be scored on the same part of the split, got 4 of 6 studies"):
         rb.compare(part, whole, bench)
     assert "|part:4 of" in rb.compare(part, part, bench, **FEW).comparisons[0].signature
+
+
+def test_groups_without_an_asked_finding_are_refused_if_given(studies: tuple[Path, Any]) -> None:
+    bench = rb.load(studies[0])
+    first, second, *_ = bench.info.findings
+    answers = probabilities(studies[0], bench.info.findings)
+    groups = {"one": [first], "other": [second]}
+    with pytest.raises(ArgumentError, match="must each have a finding that is asked, got 'other'"):
+        rb.score(answers, bench.select([first]), finding_groups=groups, **FEW)
+    scored = rb.score(answers, bench.select([first]), finding_groups={"one": [first, second]}, **FEW)
+    assert scored.scored.options.finding_groups == {"one": (first,)}
+
+
+def test_only_local_checks_suggest_fewer_findings(studies: tuple[Path, Any], tmp_path: Path) -> None:
+    bench = rb.load(studies[0])
+    first = bench.info.findings[0]
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(f"{json.dumps({'study_id': one.study_id, 'probabilities': {first: 0.5}})}\n"
+                            for one in bench.references))  # fmt: skip
+    assert f'`--findings "{first}"` scores only the labels present' in rb.lint(file, bench).render()
+    at_board = bench.kind.predictions.lint(file, bench.manifest)
+    assert "must hold every label" in at_board.render()
+    assert "--findings" not in at_board.render()
+
+
+def test_scores_on_any_scale_are_shown_but_not_judged_or_disclosed(studies: tuple[Path, Any], tmp_path: Path) -> None:
+    from reveal_bench.kinds.findings.arrays import FindingsCodec
+    from reveal_bench.viewer.gallery import _answers
+
+    bench = rb.load(studies[0])
+    answers = scores_of(probabilities(studies[0], bench.info.findings))
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(f"{json.dumps({'study_id': key, 'probabilities': own})}\n" for key, own in answers.items()))
+    scored = rb.score(file, bench, **FEW).scored
+    shown = _answers(bench.kind, file, list(bench.references), bench.manifest, scored.options)
+    (first, *_), key = bench.info.findings, bench.references[0].study_id
+    assert shown[key][0].is_hit is None
+    assert shown[key][0].words == f"score {answers[key][first]:.2f}"
+    with pytest.raises(ArgumentError, match="must have decisions"):
+        FindingsCodec().arrays_of_rows(scored.rows)

@@ -108,6 +108,8 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
     @override
     def arrays_of_rows(self, rows: StudyRows) -> Arrays:
         """Return decisions, references and facts of the studies."""
+        if not rows.has_decisions:
+            raise ArgumentError("rows", "must have decisions: probabilities in [0, 1], or thresholds")
         studies = [asdict(study) for study in rows.studies]
         for study in studies:
             for image in study["images"]:

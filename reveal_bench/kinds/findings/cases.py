@@ -39,10 +39,12 @@ def answers_of_studies(
         of_study = answers.setdefault(study.study_id, [])
         for j, label in enumerate(rows.labels):
             is_present, is_called = bool(rows.present[i, j]), bool(rows.predicted[i, j])
+            is_right = is_present == is_called if rows.has_decisions else None
             words = "no answer" if not rows.has_prediction[i] else "called" if is_called else "not called"
             if rows.probabilities is not None and rows.has_prediction[i]:
-                words += f", probability {rows.probabilities[i, j]:.2f}"
-            of_study.append(CaseAnswer(label, is_present == is_called, words))
+                value = f"{rows.probabilities[i, j]:.2f}"
+                words = f"{words}, probability {value}" if rows.has_decisions else f"score {value}"
+            of_study.append(CaseAnswer(label, is_right, words))
     return answers
 
 

@@ -239,7 +239,8 @@ class StudyChecker:
         absent = [label for label in self._manifest.labels if label not in values]
         if absent:
             message = f"must hold every label; {len(absent)} missing"
-            hint = f'`--findings "{", ".join(sorted(values))}"` asks only the others' if values else ""
+            is_at_home = values and self._any_scale  # leaderboards ask the whole split
+            hint = f'`--findings "{", ".join(sorted(values))}"` scores only the labels present' if is_at_home else ""
             self._error(entry, "missing-labels", "probabilities", message, absent, hint)
         return values
 
@@ -269,7 +270,7 @@ def _note_scale(outside: Sequence[tuple[int, str, float]], log: ProblemLog) -> N
         line=line,
         field=field,
         value=value,
-        hint=f"{_score_hint(value)}; or give thresholds, which make decisions",
+        hint=f"{_score_hint(value)}; or give thresholds, which make decisions. A leaderboard refuses such scores",
     )
 
 
