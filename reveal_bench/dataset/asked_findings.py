@@ -54,12 +54,8 @@ def asked_records(splits: Mapping[str, Iterable[Record]], benchmark: Benchmark) 
 
 
 def asked_extras(extras: Sequence[Extra], benchmark: Benchmark) -> list[Extra]:
-    """Return the further tables, in which readers' labels are only those of the benchmark's findings."""
-
-    def restricted(row: dict[str, Any]) -> dict[str, Any]:
-        labels = row.get("labels")
-        if not isinstance(labels, list):
-            return row
-        return row | {"labels": [label for label in labels if label in benchmark.findings]}
-
-    return [replace(extra, rows=[restricted(row) for row in extra.rows]) for extra in extras]
+    """Return the further tables without entries of findings that the benchmark does not ask."""
+    return [
+        extra if extra.findings is None else replace(extra, rows=extra.findings.asked(extra.rows, benchmark.findings))
+        for extra in extras
+    ]

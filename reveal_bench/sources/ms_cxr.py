@@ -54,7 +54,7 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
-from reveal_bench.sources.source import DownloadProblems, Extra, Problem, read_document
+from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, Problem, read_document
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
@@ -219,6 +219,9 @@ FRONTAL = ("AP", "PA", "FRONTAL")
 METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
 
 
+_COLUMN = FindingColumn("label", lambda label: (MS_CXR_FINDINGS[label],))
+
+
 def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     rows, root, pictures = build.parsed, build.root, build.pictures
     if build.pixels == "embed" and pictures is None:
@@ -238,7 +241,7 @@ def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[Localization
         build.warnings += no_pictures(len(by_image.keys() - images.keys()))
     phrases = [_phrase(row) for own in by_image.values() for row in own]
     filled_splits = {split: records for split, records in splits.items() if records}
-    return filled_splits, [Extra("phrases", phrase_features, phrases, key="image_id")]
+    return filled_splits, [Extra("phrases", phrase_features, phrases, key="image_id", findings=_COLUMN)]
 
 
 def phrase_features() -> Features:

@@ -55,7 +55,7 @@ from reveal_bench.sources.boxes import (
     xyxy_to_xywh,
 )
 from reveal_bench.sources.pictures import open_picture, picture_size
-from reveal_bench.sources.source import Extra, Problem, read_json
+from reveal_bench.sources.source import Extra, FindingColumn, Problem, read_json
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -354,6 +354,9 @@ SECOND_READER = "2"
 """`reader_id` of the annotations made from ``extra_boxes``."""
 
 
+_COLUMN = FindingColumn("labels", lambda label: FINDINGS_OF.get(label, ()))
+
+
 def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     studies, faults = build.parsed, build.faults
     pictures = PngSource.below(build.pictures if build.pictures is not None else build.files["reports"].parent)
@@ -371,7 +374,7 @@ def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[Localiza
     build.warnings += _label_warnings(studies)
     build.settle()
     filled_splits = {split: records for split, records in splits.items() if records}
-    return filled_splits, [Extra("sentences", sentence_features, rows, key="image_id")]
+    return filled_splits, [Extra("sentences", sentence_features, rows, key="image_id", findings=_COLUMN)]
 
 
 def sentence_features() -> Features:

@@ -20,7 +20,7 @@ With ``keep_going=True`` an entry with a problem is left out, and a warning stat
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -124,6 +124,37 @@ class Records:
         return self._n
 
 
+def _own_name(value: Any) -> Collection[str]:
+    return (value,)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingColumn:
+    """Column of an :class:`Extra` with one finding, or a list of findings, per row.
+
+    Attributes
+    ----------
+    name : name of the column
+    findings_of : function from an entry of the column to its findings; by default, entries are names of findings
+    may_be_empty : whether rows without any of the asked findings are kept, such as those of a reader who saw nothing
+    """
+
+    name: str
+    findings_of: Callable[[Any], Collection[str]] = _own_name
+    may_be_empty: bool = False
+
+    def asked(self, rows: Iterable[dict[str, Any]], findings: Collection[str]) -> list[dict[str, Any]]:
+        """Return the rows with the entries of only these findings."""
+        kept = []
+        for row in rows:
+            value = row[self.name]
+            entries = value if isinstance(value, list) else [value]
+            own = [entry for entry in entries if not set(findings).isdisjoint(self.findings_of(entry))]
+            if own or self.may_be_empty:
+                kept.append(row | {self.name: own if isinstance(value, list) else value})
+        return kept
+
+
 @dataclass(frozen=True, slots=True)
 class Extra:
     """A small table beside the main table, published as a separate config.
@@ -136,6 +167,7 @@ class Extra:
     key : column with the keys of rows of the main table, such as "task_id", or None; rows with the same key are
         released or held out together
     split : name of the only split if the table has no `key`; such a table is always public
+    findings : column with findings, from which a build with some findings leaves out the others; None without one
     """
 
     config: str
@@ -143,6 +175,7 @@ class Extra:
     rows: Sequence[dict[str, Any]]
     key: str | None = None
     split: str | None = None
+    findings: FindingColumn | None = None
 
 
 @dataclass

@@ -32,7 +32,7 @@ from reveal_bench.sources.mapping import (
     which_labels,
 )
 from reveal_bench.sources.pictures import SUFFIXES
-from reveal_bench.sources.source import DownloadProblems, Extra, Problem
+from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, Problem
 from reveal_bench.tables import InputTable, TableRow, missing_columns
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def reader_warnings(rows: Sequence[LabelledStudy]) -> list[str]:
 def reader_labels(triples: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
     """Return the extra table ``readers`` of `triples` (study_id, reader, labels); [] without triples."""
     rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in triples]
-    return [Extra("readers", _reader_features, rows, key="study_id")] if rows else []
+    column = FindingColumn("labels", may_be_empty=True)
+    return [Extra("readers", _reader_features, rows, key="study_id", findings=column)] if rows else []
 
 
 def _reader_features() -> Features:

@@ -67,7 +67,7 @@ from reveal_bench.sources.boxes import (
     read_table,
     reader_rows,
 )
-from reveal_bench.sources.source import Extra
+from reveal_bench.sources.source import Extra, FindingColumn
 from reveal_bench.tables import columns_of
 from reveal_bench.words import count_text
 
@@ -244,6 +244,9 @@ def _counts(parsed: _SplitTables) -> dict[str, int]:
     return counts
 
 
+_COLUMN = FindingColumn("labels", lambda label: (LABELS[label],), may_be_empty=True)
+
+
 def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables, faults, warnings = build.parsed.tables, build.faults, build.warnings
     _check_splits(tables, faults)
@@ -279,7 +282,8 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
         for reader in tables[split][record.image_id].readers
         if reader != CONSENSUS
     ]
-    tables_kept = [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
+    table = Extra("image_labels", image_label_features, labels, key="image_id", findings=_COLUMN)
+    tables_kept = [table] if labels else []
     return retained, [*tables_kept, *reader_rows(read)]
 
 

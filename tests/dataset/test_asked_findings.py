@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,17 @@ from reveal_bench.benchmarks import BENCHMARKS, own_benchmark
 from reveal_bench.dataset.asked_findings import ask_findings, asked_records
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.validate import validate_folder
-from reveal_bench.findings import CHEXPERT_LABELS, Vocabulary, canonical_finding
+from reveal_bench.findings import (
+    CHEXPERT_LABELS,
+    MS_CXR_FINDINGS,
+    PADCHEST_GR_LABELS,
+    VINDR_CXR_FINDINGS,
+    Vocabulary,
+    canonical_finding,
+)
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import read_folder_info, read_rows
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.phantom.layouts import write_chexpert_labels
 from tests.cli.test_score import call
 from tests.conftest import random_records
@@ -81,8 +90,8 @@ def test_answers_on_further_findings_are_left_out_by_count(five: tuple[Path, Pat
 def test_scores_name_the_part_that_the_build_asked(five: tuple[Path, Path]) -> None:
     bench = rb.load(five[1], split="test")
     answers = {study.study_id: study.labels for study in bench.references}
-    of_two = bench.select(FIVE[:2], limit=40)
-    assert of_two.part.startswith("2 of 14 findings, 40 of 40 studies")
+    of_two = bench.select(FIVE[:2], limit=39)
+    assert of_two.part.startswith("2 of 14 findings, 39 of 40 studies")
     scored = rb.score(answers, bench, n_resamples=20)
     assert "5 of 14 findings" in scored.caption
     assert scored.to_document()["protocol"]["part"] == "5 of 14 findings"
@@ -150,3 +159,42 @@ def test_unknown_findings_are_refused(name: str, findings: str, message: str) ->
 def test_folder_info_keeps_the_order_and_is_json(five: tuple[Path, Path]) -> None:
     info = read_folder_info(five[1])
     assert json.loads(info.to_json())["not_asked"] == [label for label in CHEXPERT_LABELS if label not in FIVE]
+
+
+def extra_rows(tmp_path: Path, style: str, findings: str, config: str) -> list[dict[str, Any]]:
+    """Return the rows of a further table in a folder that was built from a source's twin with some findings."""
+    LAYOUTS[style](tmp_path / "raw", n_images=12, seed=1, long_side=96)
+    how = ("--images", "withhold", "--keep-going")  # VinDr-CXR's twin has an image without pixels
+    call("build", tmp_path / "raw", "--out", tmp_path / "data", *how, "--findings", findings)
+    return [row for path in sorted((tmp_path / "data" / config).glob("*.parquet")) for row in read_rows(path)]
+
+
+def test_phrases_of_other_findings_are_left_out(tmp_path: Path) -> None:
+    chosen = ("Pneumonia", "Pneumothorax")
+    rows = extra_rows(tmp_path, "ms-cxr", ",".join(chosen), "phrases")
+    tables = [csv.DictReader(path.open()) for path in (tmp_path / "raw").rglob("*Alignment*.csv")]
+    drawn = [row["label_text"] for table in tables for row in table if row["category_name"] in chosen]
+    assert drawn
+    assert sorted(row["phrase"] for row in rows) == sorted(drawn)
+    assert {MS_CXR_FINDINGS[row["label"]] for row in rows} <= set(chosen)
+
+
+def test_sentences_of_other_findings_are_left_out_with_their_boxes(tmp_path: Path) -> None:
+    finding = "Cardiomegaly"
+    rows = extra_rows(tmp_path, "padchest-gr", finding, "sentences")
+    (reports,) = (tmp_path / "raw").rglob("grounded_reports_*.json")
+    sentences = [one for study in json.loads(reports.read_text()) for one in study["findings"]]
+    named = [one for one in sentences if not set(one.get("labels") or ()).isdisjoint(PADCHEST_GR_LABELS[finding])]
+    assert 0 < len(named) < len(sentences)
+    assert sorted(row["sentence_en"] for row in rows) == sorted(one["sentence_en"] for one in named)
+    assert {label for row in rows for label in row["labels"]} <= {*PADCHEST_GR_LABELS[finding]}
+
+
+def test_image_labels_are_those_of_the_asked_findings_and_keep_every_reader(tmp_path: Path) -> None:
+    rows = extra_rows(tmp_path, "vindr-cxr", "Cardiomegaly", "image_labels")
+    paths = sorted((tmp_path / "raw").rglob("image_labels_*.csv"))
+    there = {row["image_id"] for row in rows}
+    ones = [row["Cardiomegaly"] for path in paths for row in csv.DictReader(path.open()) if row["image_id"] in there]
+    label = VINDR_CXR_FINDINGS.index("Cardiomegaly")
+    assert sorted(row["labels"] for row in rows) == [[]] * (len(rows) - ones.count("1")) + [[label]] * ones.count("1")
+    assert 0 < ones.count("1") < len(rows)
