@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile, lint_file
+from reveal_bench.kinds.folder import WHOLE_SPLIT
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
 from reveal_bench.predictions.limits import LintOptions, options_at_home
@@ -75,7 +76,7 @@ def lint(
     options = options_at_home(grid, allow_missing, name=name)
     asked = as_asked_bench(bench, split, runs=[predictions])
     report = lint_inputs(predictions, asked, options, "predictions")
-    if not asked.part:
+    if asked.selection == WHOLE_SPLIT:
         return report
     message, hint = f"checked against {asked.part}", "a leaderboard needs answers to the whole split"
     problem = LintProblem("warning", report.file, None, "", "part", "", message, hint)

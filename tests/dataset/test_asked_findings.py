@@ -96,6 +96,7 @@ def test_scores_name_the_part_that_the_build_asked(five: tuple[Path, Path]) -> N
     assert "5 of 14 findings" in scored.caption
     assert scored.to_document()["protocol"]["part"] == "5 of 14 findings"
     assert all("|part:5 of 14 findings|" in one.signature for one in scored.scored.estimates)
+    assert rb.lint(answers, bench).problems == (), "the folder is whole to lint"
     with pytest.raises(ArgumentError, match="must be omitted for a selection of questions"):
         rb.score(answers, bench, published=True)
     assert as_whole_bench(bench) is bench, "a build's part is whole to functions that do not take a selection"

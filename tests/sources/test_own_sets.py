@@ -303,7 +303,7 @@ def test_synonyms_are_read_in_a_part_of_the_findings(own):
     answers = {study: {"ptx": i / 10, other: 0.5} for i, study in enumerate(part.manifest.studies)}
     report = rb.lint(answers, part)
     assert report.ok
-    assert [problem.rule for problem in report.problems] == ["finding-spelling", "not-asked"]
+    assert [problem.rule for problem in report.problems] == ["finding-spelling", "not-asked", "part"]
 
 
 BOXES, BOX_MAPPING = (block_below(PAGE, "Boxes of your own", form) for form in ("csv", "yaml"))
