@@ -181,7 +181,7 @@ def test_multilabel_f1_by_hand() -> None:
     grouped = metric.compute(predictions=vectors, references=bools, labels=names, finding_groups=groups)["per_group"]
     assert (grouped["head"]["f1"], grouped["head"]["f1_n"]) == (pytest.approx(2 / 3), 1)
     assert (grouped["others"]["f1"], grouped["others"]["f1_n"], grouped["others"]["npv_n"]) == (0, 1, 2)
-    with pytest.raises(ValueError, match="must have findings of the benchmark"):
+    with pytest.raises(ValueError, match="must only have findings of the benchmark"):
         metric.compute(predictions=vectors, references=bools, labels=names, finding_groups={"tail": ["Hernia"]})
     unnamed = metric.compute(predictions=vectors, references=bools, patients=["a", "a", "b"])
     assert list(unnamed["per_label"]) == ["0", "1", "2"]

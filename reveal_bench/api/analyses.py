@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.analyses.confidence import CalibrationResult, judge_confidences
 from reveal_bench.analyses.operating import confidences_of_decisions
+from reveal_bench.analyses.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, label_curves, reader_points
 from reveal_bench.api.bench import AnyBench, as_asked_bench, as_whole_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
@@ -17,7 +18,6 @@ from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import once, score_inputs, score_reader
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Curve, Curves

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.analyses.reader_reference import ReadingRow, readings_of
 from reveal_bench.api.bench import AnyBench, as_whole_bench
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.api.scoring import once, read_readers, score_inputs
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.reader_reference import ReadingRow, readings_of
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import as_record
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse

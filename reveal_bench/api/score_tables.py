@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.analyses.reader_reference import AgainstReference
+from reveal_bench.analyses.subgroups import Subgroup
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.finding_groups import named_macros
@@ -19,9 +21,7 @@ from reveal_bench.evaluation.published import (
     read_reference_rows,
     rows_beside,
 )
-from reveal_bench.evaluation.reader_reference import AgainstReference
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.evaluation.subgroups import Subgroup
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization import scoring
 from reveal_bench.kinds.scored import Rows
@@ -143,7 +143,7 @@ class Subgroups(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Fields of each :class:`~reveal_bench.evaluation.subgroups.Subgroup`."""
+        """Fields of each :class:`~reveal_bench.analyses.subgroups.Subgroup`."""
         return [as_record(group) for group in self.groups]
 
     @property
@@ -239,7 +239,7 @@ class AgainstReaders(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Fields of each :class:`~reveal_bench.evaluation.reader_reference.AgainstReference`."""
+        """Fields of each :class:`~reveal_bench.analyses.reader_reference.AgainstReference`."""
         return [as_record(one) for one in self.references]
 
     @property

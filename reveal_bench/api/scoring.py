@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.analyses.patient_groups import group_patients
+from reveal_bench.analyses.reader_reference import score_against_readers
+from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.api.comparison_tables import Comparisons, Ranking
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
@@ -16,11 +19,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.finding_groups import compare_groups, rank_groups
 from reveal_bench.evaluation.margin import Margin
-from reveal_bench.evaluation.patient_groups import group_patients
-from reveal_bench.evaluation.reader_reference import score_against_readers
 from reveal_bench.evaluation.relative_decrease import published_decreases
 from reveal_bench.evaluation.score import LintError, ScoredFile, resolve_options, score_report
-from reveal_bench.evaluation.subgroups import score_subgroups
 from reveal_bench.kinds.kind import AnyKind, Readings
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows

@@ -292,8 +292,8 @@ def _write_rows(
         with _replacing(pixels) as new:
             new.write_text(counted.to_csv(), encoding="utf-8")
     if boundaries is not None:
+        from reveal_bench.analyses.pixels import boundary_means
         from reveal_bench.api.result_table import RoundedTable
-        from reveal_bench.evaluation.pixels import boundary_means
 
         records = list(bench.kind.data.read_references(bench.dataset, bench.split))
         means = boundary_means(scored.report.predictions, records, scored.rows.groups)

@@ -21,6 +21,7 @@ EXTRAS = {
     "reveal-cxr": {"labels"},
     "midrc": {"labels", "mrale"},
     "chexpert-labels": {"readers"},
+    "chexpert-competition": {"readers"},
     "rexecution": {"ratings", "rubric"},
 }
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.evaluation.compare import rank
-from reveal_bench.evaluation.subgroups import score_subgroups
 from reveal_bench.kinds.detection.scoring import DetectionRows
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows

@@ -341,7 +341,7 @@ def test_readiness_counts_who_waits_and_who_works(world: World, write_file: Writ
     ready = world.client().get("/readyz").json()
     assert (ready["status"], ready["queued"], ready["live_workers"]) == ("ready", 1, 1)
     assert (ready["worker_confinement"], ready["benchmarks"]) == (["rlimits"], [BENCHMARK])
-    assert [gap.split(" (")[1] for gap in ready["gaps"]] == ["neither Landlock nor bubblewrap)", "no seccomp)"]
+    assert [gap.split(" (")[1] for gap in ready["gaps"]] == ["there is neither Landlock nor bubblewrap)", "no seccomp)"]
     assert world.client().get("/healthz").json() == {"status": "ok"}
 
 
@@ -380,7 +380,7 @@ def test_a_failed_check_answers_for_a_second_after_its_end(world: World, monkeyp
 def test_without_room_for_uploads_it_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "READY_SECONDS", 0.0)
     monkeypatch.setattr(health, "LEAST_ROOM", 1 << 60)
-    assert "no space" in problem(world.client().get("/readyz"), 503, "not-ready")["detail"]
+    assert "disk of uploads is nearly full" in problem(world.client().get("/readyz"), 503, "not-ready")["detail"]
 
 
 METRICS = [

@@ -34,7 +34,7 @@ ELSEWHERE = {
     "reveal-bench report maps/gradcam": "tests/saliency/test_report.py",
     "reveal-bench report model.jsonl": "tests/evaluation/test_relative_decrease.py",
     "reveal-bench score model.jsonl data/all": "tests/saliency/test_report.py",
-    "reveal-bench score predictions.jsonl data/reveal-cxr": "tests/evaluation/test_reader_reference.py",
+    "reveal-bench score predictions.jsonl data/reveal-cxr": "tests/analyses/test_reader_reference.py",
     "reveal-bench run": "tests/models/test_cli_run.py",
     "reveal-bench draft-ratings": "tests/curation/test_draft_ratings.py",
     "reveal-bench curate candidates": "tests/curation/test_candidates.py",

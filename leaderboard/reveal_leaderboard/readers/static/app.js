@@ -74,7 +74,7 @@ async function begin() {
   find("sign-out").hidden = who.mode === "local";
   if (who.reader) await openList();
   else if (who.mode === "local") chooseReader(who.readers);
-  else notice("You are not among the readers", made("p", "The maintainers decide which account is which reader. Ask them."));
+  else notice("You are not a reader of this dataset", made("p", "The maintainers decide which account is which reader. Ask them."));
 }
 
 function chooseReader(names) {

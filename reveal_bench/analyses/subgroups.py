@@ -1,8 +1,8 @@
 """Scores of groups of patients, such as women and men, and each group's difference from all other patients.
 
-Groups consist of patients (:mod:`reveal_bench.evaluation.patient_groups`). Each group has the macro and the score of
+Groups consist of patients (:mod:`reveal_bench.analyses.patient_groups`). Each group has the macro and the score of
 every finding, with the intervals that `score` prints for these patients. The difference from the rest has a p and an
-interval that are adjusted for all groups (:mod:`reveal_bench.evaluation.group_differences`). Proportions of right
+interval that are adjusted for all groups (:mod:`reveal_bench.analyses.group_differences`). Proportions of right
 answers also have an odds ratio (:mod:`reveal_bench.metrics.odds_ratio`), which is not adjusted for several groups.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reveal_bench.analyses.group_differences import GroupDifferences, differ_from_rest
+from reveal_bench.analyses.patient_groups import MISSING, group_order
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, IntArray
 from reveal_bench.evaluation.compare import own_interval
-from reveal_bench.evaluation.group_differences import GroupDifferences, differ_from_rest
-from reveal_bench.evaluation.patient_groups import MISSING, group_order
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO, bounds_of, estimates_from
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
@@ -73,7 +73,7 @@ def score_subgroups(
     Parameters
     ----------
     groupings : column -> patient -> group, as returned by
-        :func:`~reveal_bench.evaluation.patient_groups.group_patients`
+        :func:`~reveal_bench.analyses.patient_groups.group_patients`
     metrics : metrics that apply to `rows`
     resampling : method of the intervals of scores, over patients
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.analyses.pixels import STATISTICS, PixelStatistic, boundary_means, pixel_statistics
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.pixels import STATISTICS, PixelStatistic, boundary_means, pixel_statistics
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import (

@@ -217,7 +217,7 @@ def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:
     folder, chance = tmp_path / "folder", tmp_path / "chance.jsonl"
     call("build", twin_of("chexlocalize"), "--source", "chexlocalize", "--images", "withhold", "--out", folder)
     call("baseline", "chance", folder, "--split", "test", "--out", chance)
-    (row,) = rb.score(chance, folder, split="test", readers=True).readers.records
+    (row,) = rb.score(chance, folder, split="test", readers=True, metric="point_hit").readers.records
     assert (row["reference"], row["metric"]) == ("reader human benchmark", "point_hit")
     records = rb.load(folder, split="test").kind.data.read_records(folder, "test")
     drawn = drawn_readings(folder, "test", records)["human benchmark"]

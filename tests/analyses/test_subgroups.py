@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import PermutationMethod, ttest_ind
 
+from reveal_bench.analyses.patient_groups import group_patients
+from reveal_bench.analyses.subgroups import Subgroup, score_subgroups
 from reveal_bench.api.score_tables import Subgroups
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.patient_groups import group_patients
-from reveal_bench.evaluation.subgroups import Subgroup, score_subgroups
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.localization.scoring import CaseRows
