@@ -257,8 +257,9 @@ def verify_receipt(
     key: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY|FILE",
-            help="Public key published by the leaderboard, or a file with the key or with the answer of /api/v1/keys.",
+            metavar="KEY|FILE|-",
+            help="Public key published by the leaderboard, or a file (- for standard input) with the key or the answer "
+            "of /api/v1/keys.",
         ),
     ] = None,
     previous: Annotated[Path | None, typer.Option(help="Preceding receipt in the chain.")] = None,
@@ -309,8 +310,8 @@ def _plain(text: object) -> str:
 
 
 def read_key(text: str, receipt: Path) -> str:
-    """Return the public key given as ``--key``: the key itself, or a file with the key or with the answer of
-    ``/api/v1/keys``.
+    """Return the public key given as ``--key``: the key itself, or a file ("-": standard input) with the key or with
+    the answer of ``/api/v1/keys``.
 
     Of several keys, return the one that signed the `receipt`, otherwise the newest.
 
@@ -322,9 +323,12 @@ def read_key(text: str, receipt: Path) -> str:
     from reveal_bench.evaluation.receipts import read_receipt
 
     path = Path(text)
-    if not path.is_file():
+    if text == "-":
+        content = typer.get_text_stream("stdin").read()
+    elif path.is_file():
+        content = path.read_text(encoding="utf-8")
+    else:
         return text
-    content = path.read_text(encoding="utf-8")
     try:
         keys = [str(key["public_key"]) for key in json.loads(content)["keys"]]
     except (ValueError, KeyError, TypeError):
@@ -332,7 +336,8 @@ def read_key(text: str, receipt: Path) -> str:
         if len(keys) > 1:
             keys = []
     if not keys:
-        raise ValueError(f"{path} must contain only a public key, or the answer of /api/v1/keys")
+        where = "standard input" if text == "-" else path
+        raise ValueError(f"{where} must contain only a public key, or the answer of /api/v1/keys")
     signed = read_receipt(receipt).get("receipt")
     signer = signed.get("public_key") if isinstance(signed, dict) else None
     return signer if signer in keys else keys[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import threading
 import time
@@ -17,12 +18,16 @@ import typer
 from typer.testing import CliRunner, Result
 
 from reveal_bench.cli import board as cli_submit
+from tests.conftest import ROOT
 from tests.leaderboard.api_app import NOBODY, World, api_world
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, board, write_file
+from tests.markdown import Block, block_below
+from tests.transcripts import in_shell
 
 __all__ = ["board", "write_file"]  # fixtures
 
 app = typer.Typer()
+PAGE = ROOT / "docs" / "commands.md"
 for command in (cli_submit.submit, cli_submit.status, cli_submit.withdraw, cli_submit.receipt):
     app.command()(command)
 WriteFile = Callable[..., Path]
@@ -154,6 +159,25 @@ def test_receipt_is_checked_before_it_is_saved(live: Live, write_file: WriteFile
     live.run("receipt", submission.id, "--out", out, expect=2)
     final = live.run("receipt", submission.id, "--final", "--out", tmp_path / "final.json", expect=1)
     assert "404" in str(final.exception)  # this board has no final part
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_documented_curl_commands_send_a_file_and_check_its_receipt(
+    live: Live, write_file: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reveal_leaderboard.release.receipts import Signer, append
+
+    send, fetch, verify = Block(PAGE, 0, "sh", block_below(PAGE, "Without this package", "sh")).commands
+    write_file("holdout.jsonl")
+    monkeypatch.setenv("REVEAL_LEADERBOARD_URL", live.url)
+    monkeypatch.setenv("REVEAL_TOKEN", live.world.owner.token)
+    queued = json.loads(in_shell(send, tmp_path))
+    (tmp_path / "vault").mkdir(mode=0o700)
+    signer = Signer(tmp_path / "vault")
+    live.world.score(queued["id"], 0.47, sign=lambda connection, *score: append(connection, signer, *score))
+    monkeypatch.setenv("ID", queued["id"])
+    in_shell(fetch, tmp_path)
+    assert "the signing key is the key that you trust" in in_shell(verify, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -144,9 +144,24 @@ def test_each_part_of_the_form_is_given_once_and_of_its_kind(world: World, write
     for form, field in cases:
         errors = problem(client.post(SUBMISSIONS, **form), 422, "invalid")["errors"]
         assert field in {error["field"] for error in errors}
-    problem(client.post(SUBMISSIONS, data=fields, files=[file, file]), 400, "malformed")
+    problem(client.post(SUBMISSIONS, data=fields, files=[file, file]), 422, "invalid")
+    problem(client.post(SUBMISSIONS, data=fields, files=[file, file, file]), 400, "malformed")
     problem(client.post(SUBMISSIONS, json={}), 400, "malformed")
     problem(client.post(SUBMISSIONS, data={**fields, "benchmark": "none"}, files=[file]), 404, "unknown-benchmark")
+
+
+def test_metadata_may_be_a_file(world: World, write_file: WriteFile) -> None:
+    metadata = {**METADATA, "organization": world.owner.team.name}
+    client = world.client(world.owner)
+
+    def send(content: bytes) -> Any:
+        files = {"file": ("good.jsonl", write_file().read_bytes()), "metadata": ("submission.json", content)}
+        return client.post(SUBMISSIONS, data={"benchmark": BENCHMARK}, files=files)
+
+    assert send(json.dumps(metadata).encode()).status_code == 202
+    assert [one.model_name for one in world.services.store.list_submissions()] == ["Phantom Pointer"]
+    for content in (b"{", b'{"model": "\xff"}', b" " * 65_537):
+        assert problem(send(content), 422, "metadata")["errors"]
 
 
 def test_a_key_is_for_one_submission(world: World, write_file: WriteFile) -> None:

@@ -3,8 +3,8 @@
 Conventions
 -----------
 The sender is checked before the body is read, so that strangers cannot make the server store anything. A body has at
-most one file and three fields. The answer to a file without errors is 202: the submission is queued, and the answer has
-the address of its status.
+most two files and three fields: `metadata` may be a text or a file, as in ``curl -F metadata=@submission.json``. The
+answer to a file without errors is 202: the submission is queued, and the answer has the address of its status.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ UPLOAD = {
                     "metadata": {
                         "type": "string",
                         "maxLength": MAX_BYTES,
-                        "description": "content of a submission.json",
+                        "description": "content of a submission.json, as a text or as a file",
                         "examples": ['{"model": {"name": "Pointer"}, "organization": "Example", "kind": "cnn"}'],
                     },
                     "allow_missing": {
@@ -126,7 +126,7 @@ def _add_upload(router: APIRouter, services: Services) -> None:
         actor = await run_in_threadpool(require_actor, services, request, "submit")
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
             raise ProblemError("malformed", "The body must be multipart/form-data.")
-        async with request.form(max_files=1, max_fields=3, max_part_size=MAX_BYTES) as form:
+        async with request.form(max_files=2, max_fields=3, max_part_size=MAX_BYTES) as form:
             return await run_in_threadpool(_receive, services, actor, form, idempotency_key)
 
 
@@ -172,6 +172,9 @@ def _fields(form: FormData) -> tuple[UploadFile, str, str, bool]:
     errors = []
     fields: dict[str, Any] = {"allow_missing": "false"}
     for name, value in form.multi_items():
+        if name == "metadata" and isinstance(value, UploadFile):
+            # One byte above the limit, which `read_metadata` then refuses
+            value = value.file.read(MAX_BYTES + 1).decode("utf-8", "replace")
         if name not in ("file", "benchmark", "metadata", "allow_missing"):
             errors.append({"field": name, "rule": "is not a field of this form"})
         elif isinstance(value, UploadFile) != (name == "file"):
