@@ -19,7 +19,7 @@ from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResul
 from reveal_bench.api.scoring import once, score_inputs, score_reader
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.kinds.options import ScoringOptions
+from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
@@ -152,7 +152,7 @@ def confidence(
     bench: AnyBench,
     *,
     split: str | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
+    thresholds: Thresholds | None = None,
     allow_missing: bool = False,
     n_bins: int = 10,
     binning: Binning = "width",
@@ -163,7 +163,8 @@ def confidence(
     Parameters
     ----------
     predictions, bench, split, allow_missing, name : as in :func:`lint`
-    thresholds : for findings, probability at or above which a label counts as predicted: one number, or one per label
+    thresholds : for findings, probability at or above which a label counts as predicted: one number (0.5 by default),
+        or one per label
     n_bins : number of bins of probabilities, at most 100
     binning : "width" for bins of equal width, or "count" for bins with numbers of cases as equal as possible
 
@@ -362,7 +363,7 @@ def curves(
     bench: AnyBench,
     *,
     split: str | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
+    thresholds: Thresholds | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
@@ -380,7 +381,8 @@ def curves(
     Parameters
     ----------
     predictions, bench, split, name : as in :func:`lint`
-    thresholds : score at or above which a detection counts, for sensitivity by size: one number, or one per finding
+    thresholds : score at or above which a detection counts, for sensitivity by size: one number (0.5 by default), or
+        one per finding
     n_resamples, seed, unit : as in :func:`score`
     beside : name -> predictions of other systems, which only the figures show
     max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed

@@ -24,7 +24,7 @@ from reveal_bench.api.scoring import once, score_inputs
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import file_sha256, replacing
-from reveal_bench.kinds.options import ScoringOptions, TunedThresholds, Tuning
+from reveal_bench.kinds.options import ScoringOptions, Thresholds, TunedThresholds, Tuning
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Resampling, as_record
 from reveal_bench.metrics.operating import Criterion, CriterionName
@@ -277,7 +277,7 @@ def operating_points(
     bench: AnyBench,
     *,
     split: str | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
+    thresholds: Thresholds | None = None,
     sensitivity: float | None = None,
     specificity: float | None = None,
     prevalence: float | Mapping[str, float] | None = None,
@@ -294,7 +294,7 @@ def operating_points(
     Parameters
     ----------
     predictions, bench, split, name : as of :func:`lint`
-    thresholds : one number, or one per finding, such as :attr:`ThresholdTuning.thresholds`
+    thresholds : one number (0.5 by default), or one per finding, such as :attr:`ThresholdTuning.thresholds`
     sensitivity, specificity : minimum rate in (0, 1], as in :func:`tune_thresholds`; at most one of the two
     prevalence : also return predictive values at this prevalence in (0, 1), one number or one per finding
     n_resamples, seed : number of replicates of the patients, and their seed
@@ -307,7 +307,7 @@ def operating_points(
         If the predictions have no probabilities, or an argument breaks its rule.
     """
     criterion = _criterion_of(None, sensitivity, specificity, None)
-    if criterion is not None and thresholds != 0.5:
+    if criterion is not None and thresholds is not None:
         rule = "must not be given with `sensitivity` or `specificity`, which choose thresholds"
         raise ArgumentError("thresholds", rule, repr(thresholds), ("sensitivity", "specificity"))
     if criterion is not None and n_resamples < 2:
@@ -317,7 +317,7 @@ def operating_points(
     prevalences = _prevalences(prevalence, scored.rows.groups)
     resampling = Resampling(n_resamples, seed)
     if criterion is None:
-        points = points_at(scored.rows, scored.options.thresholds, resampling, prevalences)
+        points = points_at(scored.rows, scored.options.plain_thresholds, resampling, prevalences)
     else:
         points = points_chosen(confidences, criterion, resampling, prevalences)
     return OperatingPoints(scored, criterion, points, resampling)

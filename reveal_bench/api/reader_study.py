@@ -17,7 +17,7 @@ from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.api.scoring import once, read_readers, score_inputs
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.options import ScoringOptions
+from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.metrics.intervals import as_record
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
@@ -421,7 +421,7 @@ def readings(
     *,
     split: str | None = None,
     finding: str | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
+    thresholds: Thresholds | None = None,
     allow_missing: bool = False,
     name: str | None = None,
     only_readers: Sequence[str] | None = None,
@@ -432,7 +432,7 @@ def readings(
     ----------
     predictions, bench, split, allow_missing : as in :func:`~reveal_bench.api.inputs.lint`
     finding : label whose readings are returned; by default all labels, with every pair of study and label as a case
-    thresholds : probability from which a label counts as predicted: one number, or one per label
+    thresholds : probability from which a label counts as predicted: one number (0.5 by default), or one per label
     name : name of the system; by default the file's name
     only_readers : names of the readers to return, such as those who did not help to make the reference; by default all
 

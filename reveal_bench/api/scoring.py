@@ -39,7 +39,7 @@ def score(
     *,
     split: str | None = None,
     grid: int | None = None,
-    thresholds: Any = 0.5,
+    thresholds: Any = None,
     ratings: Any = None,
     allow_missing: bool = False,
     missing: str | None = None,
@@ -63,7 +63,8 @@ def score(
     ----------
     predictions, bench, split, grid, allow_missing, name : as in :func:`~reveal_bench.api.inputs.lint`
     thresholds : for findings, probability at or above which a label counts as predicted: one number, a mapping of
-        labels to numbers, or a vector in the order of ``bench.findings``
+        labels to numbers, or a vector in the order of ``bench.findings``; 0.5 by default, but scores outside [0, 1]
+        make decisions only with given thresholds
     ratings : for tasks, readers' ratings of the answers: a table or a list
     missing : allow unanswered questions, which count as a "miss", or in localization also "empty": an empty mask, whose
         true-positive IoU is undefined

@@ -215,7 +215,7 @@ def score(
         unit,
         interval,
         grid,
-        0.5 if metadata is None else thresholds_of(metadata),
+        thresholds_of(metadata),
         allow_missing,
         missing,
         criterion,
@@ -311,16 +311,14 @@ def _print_answered(file: Path, answered: AnsweredOnly, *, wide: bool) -> None:
         typer.echo(f"{about}: none")
 
 
-def thresholds_of(metadata: Path | None) -> Thresholds:
-    """Return the thresholds of a submission.json (0.5 if it has none), and the record of their tuning if any."""
+def thresholds_of(metadata: Path | None) -> Thresholds | None:
+    """Return the thresholds of a submission.json, None if it has none, and the record of their tuning if any."""
     from reveal_bench.kinds.options import TunedThresholds, Tuning
 
     document = {} if metadata is None else read_json(metadata)
     stated, tuning = document.get("thresholds"), document.get("tuning")
-    if stated is None:
-        return 0.5
     if not isinstance(stated, dict) or tuning is None:
-        return cast("Thresholds", stated)
+        return cast("Thresholds | None", stated)
     try:
         return TunedThresholds(stated, Tuning(**tuning))
     except TypeError:
@@ -346,7 +344,7 @@ def _at_own_thresholds(
 def _tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_applied: bool) -> None:
     """Warn about unused thresholds in a submission.json beside the file, which a leaderboard would apply."""
     beside = None if are_applied else _metadata_beside(file)
-    if beside is not None and "thresholds" in scored.protocol and thresholds_of(beside) != 0.5:
+    if beside is not None and "thresholds" in scored.protocol and thresholds_of(beside) not in (None, 0.5):
         terminal.warn([f"{beside} has thresholds that were not applied: `{option}` applies these thresholds"])
 
 

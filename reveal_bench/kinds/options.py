@@ -64,8 +64,8 @@ class TunedThresholds(Mapping[str, float]):
         return f"<thresholds of {len(self)} findings tuned on {self.tuning.benchmark}, split {self.tuning.split}>"
 
 
-def plain_thresholds(thresholds: Any, findings: Sequence[str]) -> Thresholds:
-    """Return thresholds as Python numbers: one, or one per finding.
+def plain_thresholds(thresholds: Any, findings: Sequence[str]) -> Thresholds | None:
+    """Return thresholds as Python numbers: one, or one per finding; None if none are given.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def plain_thresholds(thresholds: Any, findings: Sequence[str]) -> Thresholds:
         return {name: value.item() if hasattr(value, "item") else value for name, value in thresholds.items()}
     values = thresholds.tolist() if hasattr(thresholds, "tolist") else thresholds
     if not isinstance(values, list | tuple):
-        return cast("Thresholds", values)
+        return cast("Thresholds | None", values)
     if len(values) != len(findings):
         rule = f"must be one number, or one for each of {len(findings)} findings"
         raise ArgumentError("thresholds", rule, f"{len(values)} numbers")
@@ -107,7 +107,8 @@ class ScoringOptions:
     unit : unit that is resampled: "patient", or depending on the kind "image", "study" or "task"
     interval : one of :attr:`Scoring.intervals <reveal_bench.kinds.parts.Scoring.intervals>`, by default the first
     grid : number of grid cells per side (localization); by default the folder's grid
-    thresholds : lowest probability at which a label or a detection counts: one number, or one per finding
+    thresholds : lowest probability at which a label or a detection counts: one number, or one per finding. None is 0.5
+        for probabilities; scores on another scale then make no decisions
     allow_missing : True if questions may be left unanswered
     missing : what a missing answer counts as, one of :attr:`Scoring.missing_as
         <reveal_bench.kinds.parts.Scoring.missing_as>`, by default the first; if set, answers may be missing
@@ -126,7 +127,7 @@ class ScoringOptions:
     unit: str = "patient"
     interval: str | None = None
     grid: int | None = None
-    thresholds: Thresholds = 0.5
+    thresholds: Thresholds | None = None
     allow_missing: bool = False
     missing: str | None = None
     criterion: str | None = None
@@ -143,10 +144,12 @@ class ScoringOptions:
 
     @property
     def plain_thresholds(self) -> float | dict[str, float]:
-        """The thresholds for JSON."""
-        return dict(self.thresholds) if isinstance(self.thresholds, Mapping) else self.thresholds
+        """The thresholds for JSON, 0.5 by default."""
+        if isinstance(self.thresholds, Mapping):
+            return dict(self.thresholds)
+        return 0.5 if self.thresholds is None else self.thresholds
 
-    def thresholds_of(self, findings: Collection[str], others: Collection[str]) -> Thresholds:
+    def thresholds_of(self, findings: Collection[str], others: Collection[str]) -> Thresholds | None:
         """Return the thresholds without those of `others`, findings of the benchmark that are not in `findings`."""
         if not isinstance(self.thresholds, Mapping):
             return self.thresholds

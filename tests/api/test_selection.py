@@ -203,6 +203,10 @@ def test_scores_on_any_scale_have_the_metrics_that_need_only_their_order(studies
     assert figures(rb.score(scores_of(answers), bench, thresholds=at, **FEW)) == pytest.approx(
         figures(whole), nan_ok=True
     )
+    half = rb.score(scores_of(answers), bench, thresholds=0.5, **FEW)  # logits of at least 0.5
+    odds = float(np.exp(0.5))
+    cut = dict.fromkeys(bench.info.findings, (1.001 * odds - 0.001) / (1 + odds))
+    assert figures(half) == pytest.approx(figures(rb.score(answers, bench, thresholds=cut, **FEW)), nan_ok=True)
     with pytest.raises(ArgumentError, match=r"must have probabilities in \[0, 1\]"):
         rb.confidence(scores_of(answers), bench)
     assert {one.metric for one in rb.compare(scores_of(answers), answers, bench, **FEW).comparisons} == {

@@ -30,6 +30,7 @@ from reveal_bench.kinds.detection.records import instance_masks, instances, is_k
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import SIZES
+from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
@@ -367,7 +368,7 @@ def score_detections(
     records: Sequence[LocalizationRecord],
     *,
     findings: Sequence[str],
-    thresholds: float | Mapping[str, float] = 0.5,
+    thresholds: Thresholds | None = None,
     criterion: str = "centre",
 ) -> DetectionRows:
     """Match checked detections with the lesions of the references.
@@ -377,7 +378,7 @@ def score_detections(
     predictions : detections with a score, and a box, a mask or a point; those on other images are ignored
     records : references; only their ground truth is used
     findings : all findings of the benchmark
-    thresholds : lowest score at which a detection counts: one number, or one per finding (0.5 for findings not named)
+    thresholds : lowest score at which a detection counts: one number, or one per finding (by default 0.5)
     criterion : member of :data:`CRITERIA` that decides hits for FROC, related metrics and metrics at a threshold
 
     Raises
@@ -524,7 +525,8 @@ def _match_masks(
     return match_masks(np.nan_to_num(np.concatenate(overlaps)), marks, lesion_indices, scores, cases[0], len(lesions))
 
 
-def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]) -> FloatArray:
+def _thresholds(thresholds: Thresholds | None, findings: Sequence[str]) -> FloatArray:
+    thresholds = 0.5 if thresholds is None else thresholds
     by_finding = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(findings, thresholds)
     for value in by_finding.values():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:

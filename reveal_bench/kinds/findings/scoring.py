@@ -30,6 +30,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
+from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, replicates_of
@@ -231,7 +232,7 @@ def score_studies(
     records: Sequence[StudyRecord],
     *,
     labels: Sequence[str],
-    thresholds: float | Mapping[str, float] = 0.5,
+    thresholds: Thresholds | None = None,
 ) -> StudyRows:
     """Pair checked predictions with reference labels.
 
@@ -241,8 +242,7 @@ def score_studies(
     records : references
     labels : all labels of the benchmark
     thresholds : lowest probability at which a label counts as predicted: one number, or one per label (0.5 for labels
-        not named). Scores beyond [0, 1] are compared only with thresholds other than 0.5; with 0.5, they make no
-        decisions
+        not named). None is 0.5 for probabilities, but scores beyond [0, 1] then make no decisions
 
     Raises
     ------
@@ -287,8 +287,8 @@ def score_studies(
     return StudyRows(tuple(labels), tuple(records), predicted, present, probabilities, has_prediction, has_decisions)
 
 
-def _decides(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> bool:
-    """Return True if thresholds were given for scores on another scale than [0, 1], whose default makes no decisions.
+def _decides(thresholds: Thresholds | None, labels: Sequence[str]) -> bool:
+    """Return True if thresholds are given for scores on another scale than [0, 1], which have no default.
 
     Raises
     ------
@@ -296,7 +296,7 @@ def _decides(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> 
         If only some labels have a threshold.
     """
     if not isinstance(thresholds, Mapping):
-        return thresholds != 0.5
+        return thresholds is not None
     lacking = [label for label in labels if label not in thresholds]
     if lacking:
         rule = "must name every finding that is scored, because scores lie outside [0, 1]"
@@ -304,7 +304,8 @@ def _decides(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> 
     return True
 
 
-def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
+def _thresholds(thresholds: Thresholds | None, labels: Sequence[str]) -> float | list[float]:
+    thresholds = 0.5 if thresholds is None else thresholds
     for value in thresholds.values() if isinstance(thresholds, Mapping) else [thresholds]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ArgumentError("thresholds", "must be a number in [0, 1], or one for each label named", repr(value))
