@@ -171,7 +171,7 @@ class Bench:
 
     @property
     def part(self) -> str:
-        """Description of the selection, such as "5 of 14 findings"; empty for a whole split."""
+        """Description of the selection, such as "1 of 14 findings (Edema)"; empty for a whole split."""
         return self.dataset.part(self.split, self.kind.items)
 
     @property

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import AnyBench, Bench, as_whole_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench, as_whole_bench
 from reveal_bench.api.inputs import type_of
 from reveal_bench.api.scoring import read_ratings_given
 from reveal_bench.arguments import ArgumentError
 
 if TYPE_CHECKING:
+    from reveal_bench.kinds.folder import AnyFolder
     from reveal_bench.kinds.tasks.records import Rating
 
 Progress = Callable[..., None]
@@ -56,7 +57,7 @@ def report(
     ----------
     runs : with `bench`, run folders and prediction files: one, several, (label, path) pairs, or label -> path; an empty
         label is derived from the run. Without `bench`, a dataset folder
-    bench : dataset that the runs answered
+    bench : dataset that the runs answered, or for a report of runs a part of it (:meth:`Bench.select`)
     out : folder for `report.html` and its files; for a dataset also the HTML file itself, by default
         ``<folder>-report.html``
     split : split with references; by default all splits of a dataset, or the runs' split
@@ -116,12 +117,13 @@ def report(
         rating_list = read_ratings_given(ratings, opened.split) or ()
         notes = write_rubric_report(opened.folder, rating_list, Path(out), runs=_labelled(runs), split=opened.split)
         return WrittenReport(Path(out) / PAGE, tuple(notes))
+    dataset: AnyFolder
     if isinstance(bench, str | Path) and Path(bench).exists():
-        folder = Path(bench)  # not opened, because the runs determine the split
+        dataset = Path(bench)  # not opened, because the runs determine the split
     else:
-        opened = as_whole_bench(bench, split)
-        folder, split = opened.folder, opened.split
-    warnings = write_run_report(_labelled(runs), folder, Path(out), split=split, progress=progress, **options)
+        opened = as_bench(bench, split)
+        dataset, split = opened.dataset, opened.split
+    warnings = write_run_report(_labelled(runs), dataset, Path(out), split=split, progress=progress, **options)
     return WrittenReport(Path(out) / PAGE, tuple(warnings))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import Folder, Missing, Resamples, Seed, Split, check_outside_datasets
+from reveal_bench.cli.output import Findings, Folder, Missing, Resamples, Seed, Split, Subset, check_outside_datasets
 
 Anatomy = Annotated[Path | None, typer.Option(help="Contours of organs in every image (JSONL).")]
 Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl in the same folder.")]
@@ -85,7 +85,8 @@ def report(
     reference: Annotated[
         str | None, typer.Option(help="Label of the run with which others are compared; by default the last.")
     ] = None,
-    finding: Annotated[list[str] | None, typer.Option(help="Finding to report; by default all; repeatable.")] = None,
+    findings: Findings = None,
+    subset: Subset = None,
     anatomy: Anatomy = None,
     reviews: Reviews = None,
     human: Annotated[
@@ -114,7 +115,7 @@ def report(
     """Write an HTML report: a dataset's counts and images, or runs' scores, errors and heat maps."""
     from reveal_bench import api
 
-    others = (reference, finding, anatomy, reviews)
+    others = (reference, findings, subset, anatomy, reviews)
     is_other = any(option is not None for option in others)
     if ratings is not None:
         is_other = is_other or human is not None or missing is not None or saliency
@@ -151,12 +152,11 @@ def report(
             with terminal.progress("reporting") as progress:
                 written = api.report(
                     runs,
-                    folder,
+                    terminal.asked_part(folder, split, findings, subset, [path for _, path in runs]),
                     out=out,
                     split=split,
                     progress=progress,
                     reference=reference,
-                    findings=finding or None,
                     anatomy=None if anatomy is None else read_anatomy(anatomy),
                     reviews=None if reviews is None else read_reviews(reviews),
                     examples=examples,
@@ -182,19 +182,21 @@ def view(
         typer.Argument(metavar="[[NAME=]FILE...]", help="Prediction files of systems.", show_default=False),
     ] = None,
     split: Split = None,
+    findings: Findings = None,
+    subset: Subset = None,
     most: Annotated[int | None, typer.Option(min=1, help="Number of cases to show, spread over the split.")] = None,
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of an image in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; any free one by default.")] = 0,
 ) -> None:
     """View images, references and systems' answers in a browser, on this machine only."""
-    from reveal_bench.kinds.folder import chosen_split
-    from reveal_bench.predictions.files import split_of_runs
+    from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.viewer.gallery import CaseSource, named_files
     from reveal_bench.viewer.serving import PATH, Galleries, Gallery, loopback_server
 
     files = named_files(predictions or [])
-    split = chosen_split(folder, split or split_of_runs(files.values()))
-    source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
+    asked = terminal.asked_part(folder, split, findings, subset, files.values())
+    bench = as_asked_bench(asked, split, runs=files.values())
+    source = CaseSource(bench.dataset, bench.split, files, max_side=max_side, most=most, private=True)
     with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
         source.read("thumbnails/0.jpg")  # reports withheld images before the server starts
         typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")

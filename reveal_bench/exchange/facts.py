@@ -179,7 +179,7 @@ class Result:
 
     @property
     def asked(self) -> str | None:
-        """Description of the scored part of the split, such as "5 of 14 findings"; None for the whole split."""
+        """Description of the scored part of the split, such as "1 of 14 findings (Edema)"; None for the whole split."""
         parts = (self.protocol.get("part"), *(figure.recipe.get("part") for figure in self.figures))
         return next((str(part) for part in parts if part), None)
 

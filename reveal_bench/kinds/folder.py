@@ -27,6 +27,7 @@ FORMAT = 2
 """Version of the dataset folder's format. Tables of format 1 have lists of fixed length; if such a list is null,
 pyarrow before 26 cannot read the column (apache/arrow issue 35692)."""
 _OLD_PYARROW = "Expected all lists to be of size="
+_MOST_NAMED = 3  # findings whose names fit into a title
 _ROWS_AT_ONCE = 64  # the masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"
 AnyFolder: TypeAlias = "os.PathLike[str]"
@@ -125,10 +126,10 @@ class OpenFolder(os.PathLike[str]):
         return self.info.findings if self.selection.findings is None else self.selection.findings
 
     def part(self, split: str, items: str) -> str:
-        """Return a text that names the asked part of a split, such as "5 of 14 findings"; empty for the whole split.
+        """Return a text that names the asked part of a split, such as "1 of 14 findings (Edema)"; empty if it is whole.
 
-        Findings that the build left out count as not asked. For selected ids or questions, the text contains a digest
-        of them, so that two parts of the same size differ.
+        Findings that the build left out count as not asked. More than three findings, and selected ids or questions,
+        are named by a digest, so that two parts of the same size differ.
 
         Parameters
         ----------
@@ -137,15 +138,19 @@ class OpenFolder(os.PathLike[str]):
         keys, pairs = self.selection.keys, self.selection.pairs
         whole = len(self.info.findings) + len(self.info.not_asked)
         are_some = self.selection.findings is not None or bool(self.info.not_asked)
-        parts = [f"{len(self.findings)} of {count_text(whole, 'finding')}"] if are_some else []
+        few = ", ".join(self.findings) if len(self.findings) <= _MOST_NAMED else f"names {_digest(self.findings)}"
+        parts = [f"{len(self.findings)} of {count_text(whole, 'finding')} ({few})"] if are_some else []
         if keys is not None:
             counts = self.info.splits[split]
-            ids = keys if pairs is None else map("|".join, pairs)
-            digest = sha256("\n".join(sorted(ids)).encode()).hexdigest()[:8]
+            digest = _digest(keys if pairs is None else map("|".join, pairs))
             if pairs is not None:
                 parts.append(f"{len(pairs):,} of {counts['n_asked']:,} questions")
             parts.append(f"{len(keys):,} of {counts[f'n_{items}']:,} {items} (ids {digest})")
         return ", ".join(parts)
+
+
+def _digest(names: Iterable[str]) -> str:
+    return sha256("\n".join(sorted(names)).encode()).hexdigest()[:8]
 
 
 def select_findings(

@@ -160,7 +160,7 @@ def _deviation(replicates: FloatArray) -> float:
 
 def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int) -> CaseRows:
     """Return each case's hits and chance level; without predictions, every case with a chance level is a miss."""
-    rows = score_localization(predictions, split.records, findings=split.info.findings, grid=grid, asks="present")
+    rows = score_localization(predictions, split.records, findings=split.dataset.findings, grid=grid, asks="present")
     names = ("grid_chance", "point_chance", "grid_hit", "point_hit")
     return replace(rows, values={name: rows.values[name] for name in names})
 
@@ -191,10 +191,10 @@ def score_runs(
     ValueError
         If a finding is not in the benchmark, or no finding has a case.
     """
-    requested = tuple(split.info.findings if findings is None else findings)
-    unknown = [name for name in requested if name not in split.info.findings]
+    requested = tuple(split.dataset.findings if findings is None else findings)
+    unknown = [name for name in requested if name not in split.dataset.findings]
     if unknown:
-        raise ArgumentError("findings", f"must be among {list(split.info.findings)}", unknown)
+        raise ArgumentError("findings", f"must be among {list(split.dataset.findings)}", unknown)
     have = runs[0].rows.n_defined("grid_chance")
     reported = tuple(name for name in requested if have[name])
     if not reported:

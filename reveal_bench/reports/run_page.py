@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import Progress, check_target, write_page
@@ -24,7 +25,7 @@ REPORTS: dict[str, type[RunReport]] = {"hits": HitReport, "scores": ScoreReport,
 
 def write_run_report(
     runs: Sequence[tuple[str, Path]],
-    folder: Path,
+    folder: AnyFolder,
     out: Path,
     *,
     split: str | None = None,
@@ -42,7 +43,7 @@ def write_run_report(
     Parameters
     ----------
     runs : (label, run folder or prediction file); an empty label is derived from the run
-    folder : dataset folder with the references of the split
+    folder : dataset folder with the references of the split, or a part of it
     out : folder, created if missing; files of an earlier report are replaced
     split : by default the split of the run folders, or "released"
     reference : label of the run with which others are compared; by default the last run
@@ -67,8 +68,8 @@ def write_run_report(
     ImportError
         Without the extra [report].
     """
-    folder, out = Path(folder), Path(out)
-    check_target(folder, out)
+    out = Path(out)
+    check_target(Path(folder), out)
     if not 0 <= examples <= MOST_EXAMPLES:
         raise ArgumentError("examples", f"must be from 0 to {MOST_EXAMPLES}", examples)
     opened = open_split(folder, runs, split)

@@ -19,7 +19,7 @@ from reveal_bench.evaluation.asked_part import select_asked, unanswered_report
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FolderInfo, OpenFolder, check_split, read_folder_info
+from reveal_bench.kinds.folder import AnyFolder, FolderInfo, OpenFolder, check_split, open_folder
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
@@ -103,11 +103,12 @@ class ReportRun:
     is_named: bool = False
 
 
-def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None = None) -> Split:
+def open_split(folder: AnyFolder, runs: Sequence[tuple[str, Path]], split: str | None = None) -> Split:
     """Open the dataset folder and the split whose questions were answered in `runs`.
 
     Parameters
     ----------
+    folder : dataset folder, or a part of it
     split : by default the split of the run folders; without a run folder, "released" or the only split
 
     Raises
@@ -115,12 +116,13 @@ def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None
     ValueError
         If the folder is not a dataset folder, the split is ambiguous, or its references are private.
     """
-    info = read_folder_info(folder)
+    whole = open_folder(folder)
+    info = whole.info
     if split is None:
         split = _only_split(info, [read_run(path).info.split for _, path in runs if Path(path).is_dir()])
     check_split(info, folder, split)
-    dataset = select_asked(OpenFolder(Path(folder), info), split, [path for _, path in runs])
-    opened = Split(Path(folder), info, split, dataset)
+    dataset = select_asked(whole, split, [path for _, path in runs])
+    opened = Split(whole.path, info, split, dataset)
     _ = opened.records  # read references now, so that problems of the dataset folder are reported before those of runs
     return opened
 

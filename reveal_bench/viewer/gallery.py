@@ -35,9 +35,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
-from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
+from reveal_bench.kinds.folder import AnyFolder, FolderInfo, open_split, split_shards
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.kinds.options import ScoringOptions
+from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
 from reveal_bench.predictions.limits import options_at_home
@@ -98,11 +98,11 @@ class CaseSource:
 
     Parameters
     ----------
-    folder, split : dataset folder with images, and a split with references
+    folder, split : dataset folder with images, or a part of it, and a split with references
     predictions : name of a system -> its prediction file; questions missing from it are shown as unanswered
     max_side : maximum of an image's longer side in pixels
     most : maximum number of cases, taken evenly from those with a finding first; all by default
-    thresholds : probability at or above which a finding counts as predicted
+    thresholds : probability at or above which a finding counts as predicted, 0.5 by default
     private : allow private references, for their owner only
 
     Raises
@@ -115,17 +115,17 @@ class CaseSource:
 
     def __init__(
         self,
-        folder: Path,
+        folder: AnyFolder,
         split: str,
         predictions: Mapping[str, Path],
         *,
         max_side: int = 2048,
         most: int | None = None,
-        thresholds: float = 0.5,
+        thresholds: Thresholds | None = None,
         private: bool = False,
     ) -> None:
-        info = read_folder_info(folder)
-        check_split(info, folder, split)
+        folder = open_split(folder, split)
+        info = folder.info
         if not private and info.splits[split].get("references") != "public":
             raise ArgumentError("split", "must be one whose references are public", repr(split))
         kind = KINDS[info.kind]

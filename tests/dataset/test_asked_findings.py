@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,13 @@ def test_scores_name_the_part_that_the_build_asked(five: tuple[Path, Path]) -> N
     bench = rb.load(five[1], split="test")
     answers = {study.study_id: study.labels for study in bench.references}
     of_two = bench.select(FIVE[:2], limit=39)
-    assert of_two.part.startswith("2 of 14 findings, 39 of 40 studies")
+    assert of_two.part.startswith("2 of 14 findings (Cardiomegaly, Edema), 39 of 40 studies")
     scored = rb.score(answers, bench, n_resamples=20)
     assert "5 of 14 findings" in scored.caption
-    assert scored.to_document()["protocol"]["part"] == "5 of 14 findings"
-    assert all("|part:5 of 14 findings|" in one.signature for one in scored.scored.estimates)
+    names = sha256("\n".join(sorted(FIVE)).encode()).hexdigest()[:8]
+    assert scored.to_document()["protocol"]["part"] == f"5 of 14 findings (names {names})"
+    assert all(f"|part:5 of 14 findings (names {names})|" in one.signature for one in scored.scored.estimates)
+    assert bench.select(FIVE[:4]).part != bench.select(FIVE[1:]).part, "parts of the same size differ"
     assert rb.lint(answers, bench).problems == (), "the folder is whole to lint"
     with pytest.raises(ArgumentError, match="must be omitted for a selection of questions"):
         rb.score(answers, bench, published=True)

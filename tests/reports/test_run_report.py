@@ -7,12 +7,14 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.folder import Selection, open_folder
 from reveal_bench.kinds.localization.records import ImageManifest, read_localization
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import Resampling
@@ -199,6 +201,18 @@ def test_the_same_runs_give_the_same_bytes_and_leftovers_go(world: World, run_pa
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_selected_findings_are_those_picked(world: World, run_paths: Paths, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"n_resamples": 10}
+    write_run_report([("", run_paths["one"])], world.folder, tmp_path / "picked", findings=TWO[:1], **options)
+    part = replace(open_folder(world.folder), selection=Selection(findings=tuple(TWO[:1])))
+    write_run_report([("", run_paths["one"])], part, tmp_path / "selected", **options)
+    picked, selected = (
+        [(row["metric"], row["finding"], row["value"]) for row in rows_of(tmp_path / name, "hit-rates")]
+        for name in ("picked", "selected")
+    )
+    assert selected == picked
+
+
 def test_what_a_reader_must_know_is_said(world: World, manifest: ImageManifest, tmp_path: Path) -> None:
     n, few = len(manifest.asked_pairs()), dict(list(manifest.rows.items())[:9])
     asked = replace(manifest, rows=few)

@@ -26,6 +26,7 @@ from reveal_bench.phantom import study_predictions
 from reveal_bench.reports.page import PAGE
 from reveal_bench.reports.run_page import write_run_report
 from reveal_bench.reports.run_scores import ScoreReport
+from tests.cli.test_score import call
 from tests.dataset.card_folders import findings_folder, tasks_folder
 from tests.reports.conftest import rows_of
 
@@ -112,6 +113,28 @@ def test_findings_can_be_picked(studies: tuple[Path, list[tuple[str, Path]], Pat
     assert not list(tmp_path.rglob("roc.svg"))  # all studies have Edema
     with pytest.raises(ValueError, match=r"`findings` must be among .* got \['Gout'\]"):
         write_run_report(runs, folder, tmp_path, findings=["Gout"], n_resamples=10)
+
+
+def test_part_of_a_split_is_reported(studies: tuple[Path, list[tuple[str, Path]], Path], tmp_path: Path) -> None:
+    """A file that answers two findings of two studies cannot be reported on the whole split."""
+    folder, runs, _ = studies
+    lines = [json.loads(line) for line in runs[0][1].read_text().splitlines()[:2]]
+    for line in lines:
+        line["probabilities"] = {name: line["probabilities"][name] for name in ("Edema", "Mass")}
+    part, ids = tmp_path / "part.jsonl", tmp_path / "ids.txt"
+    part.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    ids.write_text("".join(f"{line['study_id']}\n" for line in lines))
+    options = ("--findings", "Edema, Mass", "--subset", ids, "--resamples", 10)
+    call("report", part, "--folder", folder, "--out", tmp_path / "report", *options)
+    document = json.loads(call("score", part, folder, *options, "--json").stdout)
+    wanted = {(one["metric"], one["finding"]): one["value"] for one in document["estimates"]}
+    rows = rows_of(tmp_path / "report", "scores")
+    assert {row["finding"] for row in rows} == {"macro", "Edema", "Mass"}
+    for row in rows:
+        assert (float(row["value"]) if row["value"] else None) == wanted[row["metric"], row["finding"]]
+    assert document["protocol"]["part"].startswith("2 of 3 findings (Edema, Mass), 2 of 6 studies")
+    assert document["protocol"]["part"] in (tmp_path / "report" / PAGE).read_text()
+    assert "needs `--folder`" in call("report", folder, "--findings", "Edema", expect=1).stderr
 
 
 def test_a_finding_without_a_case_is_told_of_once(tmp_path: Path) -> None:

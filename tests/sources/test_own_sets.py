@@ -298,7 +298,7 @@ def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
 def test_synonyms_are_read_in_a_part_of_the_findings(own):
     bench = rb.load(own)
     part = bench.select("PTX")
-    assert part.part == f"1 of {len(bench.info.findings)} findings"
+    assert part.part == f"1 of {len(bench.info.findings)} findings (Pneumothorax)"
     other = next(finding for finding in bench.info.findings if finding != "Pneumothorax")
     answers = {study: {"ptx": i / 10, other: 0.5} for i, study in enumerate(part.manifest.studies)}
     report = rb.lint(answers, part)

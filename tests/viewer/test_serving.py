@@ -83,6 +83,9 @@ def test_view_says_where_the_cases_are_or_that_pictures_are_withheld(
     monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
     answer = call("view", sample.public, f"Net={sample.files['Right']}").stdout
     assert re.search(rf"^{len(sample.records)} cases: http://127\.0\.0\.1:\d+/gallery", answer)
+    ids = sample.public.parent / "ids.txt"
+    ids.write_text(sample.records[0].image_id)
+    assert "1 cases: " in call("view", sample.public, str(sample.files["Right"]), "--subset", ids).stdout
     assert "is withheld" in call("view", world.folder, expect=1).stderr
     assert "must be an existing prediction file" in call("view", sample.public, "none.jsonl", expect=1).stderr
 
