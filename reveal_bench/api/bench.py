@@ -310,10 +310,15 @@ def as_asked_bench(bench: AnyBench, split: str | None = None, *, runs: Collectio
     ArgumentError
         As :func:`as_bench`, or if no question was asked by all runs.
     """
-    from reveal_bench.evaluation.asked_part import select_asked
+    from reveal_bench.predictions.files import questions_of_runs
 
     opened = as_bench(bench, split, runs=runs)
-    return replace(opened, selection=select_asked(opened.dataset, opened.split, runs).selection)
+    parts = questions_of_runs(runs, opened.split, opened.kind.key)
+    if not parts:
+        return opened
+    from reveal_bench.evaluation.asked_part import select_asked
+
+    return replace(opened, selection=select_asked(opened.dataset, opened.split, parts).selection)
 
 
 def _download(name: str, revision: str | None) -> Path:

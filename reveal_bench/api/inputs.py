@@ -36,7 +36,7 @@ from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.folder import WHOLE_SPLIT
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
-from reveal_bench.predictions.limits import LintOptions, options_at_home
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
 from reveal_bench.predictions.report import LintProblem, LintReport
 
@@ -73,7 +73,7 @@ def lint(
         If `predictions` or `bench` has another type, or the folder or split does not exist.
     """
     name = name_of(predictions, "predictions") if name is None else name
-    options = options_at_home(grid, allow_missing, name=name)
+    options = LintOptions(grid, allow_missing, any_scale=True, name=name)
     asked = as_asked_bench(bench, split, runs=[predictions])
     report = lint_inputs(predictions, asked, options, "predictions")
     if asked.selection == WHOLE_SPLIT:

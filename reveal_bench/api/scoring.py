@@ -27,7 +27,7 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval
 from reveal_bench.predictions.files import prediction_file, prediction_files
-from reveal_bench.predictions.limits import options_at_home
+from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
@@ -228,7 +228,8 @@ def score_inputs(
     if ratings is not None:
         ratings = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
     options = resolve_options(options, bench.dataset, bench.split, ratings=ratings)
-    report = lint_inputs(predictions, bench, options_at_home(options.grid, options.allow_missing, name=name), argument)
+    at_home = LintOptions(options.grid, options.allow_missing, any_scale=True, name=name)
+    report = lint_inputs(predictions, bench, at_home, argument)
     path = prediction_file(Path(predictions)) if isinstance(predictions, str | Path) else None
     return score_report(report, bench.dataset, bench.split, options, path=path, ratings=ratings)
 

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import OpenFolder
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
-from reveal_bench.predictions.files import questions_of_run
+from reveal_bench.predictions.files import Questions, questions_of_runs
 from reveal_bench.predictions.report import LintProblem, LintReport
 
 
-def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> OpenFolder:
-    """Return `dataset` with only the questions that every run among `inputs` asked.
-
-    Other inputs, and runs that asked nothing or the whole split, do not restrict it.
+def select_asked(dataset: OpenFolder, split: str, parts: Collection[Questions]) -> OpenFolder:
+    """Return `dataset` with only the questions that every run asked.
 
     Parameters
     ----------
-    inputs : paths of prediction files and run folders, and results of runs; other values are ignored
+    parts : questions of each run, from :func:`~reveal_bench.predictions.files.questions_of_runs`
 
     Raises
     ------
     ArgumentError
         If no question was asked by all runs.
-    ValueError
-        If a run's transcript is damaged.
     """
-    kind = KINDS[dataset.info.kind]
-    asked = [_asked_by(one, split, kind) for one in inputs]
-    parts = [part for part in asked if part]
     if not parts:
         return dataset
+    kind = KINDS[dataset.info.kind]
     questions = set(_questions(kind, kind.questions.read_manifest(dataset, split)))
     common = {
         (key, finding)
@@ -54,16 +47,6 @@ def select_asked(dataset: OpenFolder, split: str, inputs: Iterable[Any]) -> Open
     )
 
 
-def _asked_by(one: Any, split: str, kind: AnyKind) -> frozenset[tuple[str, str | None]] | None:
-    """Return (id, finding) of the questions that a run folder or the result of a run asked; None for other inputs."""
-    if isinstance(one, str | Path):
-        return questions_of_run(Path(one), split, kind.key)
-    outcomes = getattr(one, "exchanges", None)
-    if outcomes is None or one.info.split != split:
-        return None
-    return frozenset((outcome.unit, outcome.finding) for outcome in outcomes)
-
-
 def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) -> LintReport | None:
     """Return the report on the empty file of a run without any usable answer; None for other files.
 
@@ -72,7 +55,7 @@ def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) 
     name : name of the file in the report
     manifest : questions asked
     """
-    if path.stat().st_size or not questions_of_run(path, manifest.split, kind.key):
+    if path.stat().st_size or not questions_of_runs([path], manifest.split, kind.key):
         return None
     pairs = _questions(kind, manifest)
     if not kind.questions.uses_grid:  # only a localization has several questions about a row

@@ -35,7 +35,7 @@ from reveal_bench.kinds.options import ScoringOptions, plain_thresholds
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.predictions.limits import LintOptions, options_at_home
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintProblem, LintReport
 from reveal_bench.version import __version__
 from reveal_bench.words import count_text, percent_text
@@ -249,7 +249,7 @@ def score_file(
     """
     path, folder = Path(path), open_folder(folder)
     options = resolve_options(options, folder, split, ratings=ratings)
-    report = lint_file(path, folder, split, options_at_home(options.grid, options.allow_missing))
+    report = lint_file(path, folder, split, LintOptions(options.grid, options.allow_missing, any_scale=True))
     return score_report(report, folder, split, options, path=path, ratings=ratings)
 
 

@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import FOLDER_INFO
@@ -100,29 +100,39 @@ def is_run_file(path: Path) -> bool:
     return _RUN_FILE.fullmatch(path.name) is not None and (path.parent / _RUN).is_file()
 
 
-def questions_of_run(path: Path, split: str, key: str) -> frozenset[tuple[str, str | None]] | None:
-    """Return the questions that a run asked, answered or not.
+Questions: TypeAlias = frozenset[tuple[str, str | None]]
+"""(id, finding) of questions; the finding is None if a question is about all findings."""
+
+
+def questions_of_runs(inputs: Iterable[Any], split: str, key: str) -> list[Questions]:
+    """Return the questions that each run asked, answered or not, without runs that asked none.
 
     Parameters
     ----------
-    path : run folder, or its prediction file
+    inputs : paths of run folders or of prediction files, results of runs; inputs that are no run are ignored
     split : split to score; runs of other splits are ignored
     key : name of the field with the id of an image, study or task
-
-    Returns
-    -------
-    (id, finding) of each question; the finding is None if a question is about all findings. None if `path` is not a
-    run's file.
 
     Raises
     ------
     ValueError
-        If the run's transcript is damaged; the message names file and line.
+        If a run's transcript is damaged; the message names file and line.
     """
+    parts = []
+    for one in inputs:
+        if isinstance(one, str | Path):
+            parts.append(_read_questions(Path(one), split, key))
+        elif getattr(one, "exchanges", None) is not None and one.info.split == split:
+            parts.append(frozenset((outcome.unit, outcome.finding) for outcome in one.exchanges))
+    return [part for part in parts if part]
+
+
+def _read_questions(path: Path, split: str, key: str) -> Questions:
+    """Return the questions in a run's transcript; none if `path` is not a run folder or its prediction file."""
     run = _run_of(path) if path.is_dir() or _RUN_FILE.fullmatch(path.name) else None
     transcript = (path if path.is_dir() else path.parent) / _TRANSCRIPT
     if run is None or run["split"] != split or not transcript.is_file():
-        return None
+        return frozenset()
     asked = set()
     for number, line in enumerate(transcript.read_bytes().splitlines(), start=1):
         try:

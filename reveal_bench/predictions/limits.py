@@ -63,7 +63,8 @@ class LintOptions:
     allow_missing : True to warn of unanswered questions, False to refuse a file that has any
     leave_out_unknown : True to ignore answers to questions that the split does not ask, with a warning, False to refuse
         them; True suits a file that answered another version of the split
-    any_scale : True to accept scores of findings outside [0, 1], of which only the order counts; False to refuse them
+    any_scale : True to accept scores of findings outside [0, 1], of which only the order counts, as every command does;
+        False to refuse them, as leaderboards do
     limits : size limits
     name : name of the file in messages, such as its name at upload; the file's own name by default
     """
@@ -74,8 +75,3 @@ class LintOptions:
     any_scale: bool = False
     limits: Limits = Limits()
     name: str | None = None
-
-
-def options_at_home(grid: int | None = None, allow_missing: bool = False, *, name: str | None = None) -> LintOptions:
-    """Return the options for files that their owner checks and scores, which may have scores on any scale."""
-    return LintOptions(grid, allow_missing, any_scale=True, name=name)

@@ -24,7 +24,8 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
 from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
-from reveal_bench.predictions.limits import options_at_home
+from reveal_bench.predictions.files import questions_of_runs
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.reports.page import Progress
 
 MOST_RUNS = 12
@@ -121,7 +122,8 @@ def open_split(folder: AnyFolder, runs: Sequence[tuple[str, Path]], split: str |
     if split is None:
         split = _only_split(info, [read_run(path).info.split for _, path in runs if Path(path).is_dir()])
     check_split(info, folder, split)
-    dataset = select_asked(whole, split, [path for _, path in runs])
+    parts = questions_of_runs([path for _, path in runs], split, KINDS[info.kind].key)
+    dataset = select_asked(whole, split, parts)
     opened = Split(whole.path, info, split, dataset)
     _ = opened.records  # read references now, so that problems of the dataset folder are reported before those of runs
     return opened
@@ -252,7 +254,9 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
             raise ValueError(f"{file} is missing: the run folder is damaged")
         report = unanswered_report(file, file.name, split.kind, split.manifest)
         if report is None:
-            report = split.kind.predictions.lint(file, split.manifest, options_at_home(grid, allow_missing=True))
+            report = split.kind.predictions.lint(
+                file, split.manifest, LintOptions(grid, allow_missing=True, any_scale=True)
+            )
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

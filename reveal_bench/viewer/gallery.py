@@ -40,7 +40,7 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
-from reveal_bench.predictions.limits import options_at_home
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.viewer.positions import LATERAL, answer_maps, draw_map, mean_film
 
 SCHEMA = 1
@@ -232,7 +232,7 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
 
 def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, options: ScoringOptions) -> Answers:
     """Return case -> answers of a prediction file, with their outcomes."""
-    report = kind.predictions.lint(Path(path), manifest, options_at_home(allow_missing=True))
+    report = kind.predictions.lint(Path(path), manifest, LintOptions(allow_missing=True, any_scale=True))
     if not report.ok:
         raise LintError(report)
     is_scored = kind.scoring.scored_by == "program"

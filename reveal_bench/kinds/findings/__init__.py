@@ -61,7 +61,9 @@ class FindingsData(Data["StudyRecord"]):
 
     @override
     def read_references(self, folder: AnyFolder, split: str) -> list[StudyRecord]:
-        return self.read_records(folder, split)
+        from reveal_bench.kinds.findings.records import read_studies
+
+        return read_studies(folder, split)
 
     @override
     def key_of(self, record: StudyRecord) -> str:

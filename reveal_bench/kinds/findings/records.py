@@ -133,7 +133,8 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
         raise ValueError(f"{folder} is not a findings-type dataset: its manifest lists images, not studies")
     studies = [row["study_id"] for row in read_rows(path, ["study_id"])]
-    others = select_names(info.findings, set(info.findings) - set(opened.findings))
+    asked = selection.findings
+    others = () if asked is None else select_names(info.findings, set(info.findings) - set(asked))
     return StudyManifest(
         info.benchmark,
         info.version,
