@@ -79,7 +79,8 @@ def test_part_is_named_in_title_document_and_signature(studies: tuple[Path, Any]
     part = bench.select(bench.info.findings[:2], limit=4)
     answers = probabilities(studies[0], bench.info.findings)
     scored = rb.score(answers, part, **FEW)
-    named = rf"2 of {n_findings} findings, 4 of {n} studies \(ids [0-9a-f]{{8}}\)"
+    names = ", ".join(bench.info.findings[:2])
+    named = rf"2 of {n_findings} findings \({names}\), 4 of {n} studies \(ids [0-9a-f]{{8}}\)"
     assert re.search(named, scored.caption)
     assert re.fullmatch(named, scored.to_document()["protocol"]["part"])
     assert all(re.search(rf"\|part:{named}\|", one.signature) for one in scored.scored.estimates)
@@ -174,7 +175,7 @@ def test_command_line_asks_findings_and_ids(studies: tuple[Path, Any], tmp_path:
         (tmp_path / f"{name}.jsonl").rename(tmp_path / "systems" / f"{name}.jsonl")
     part = ("--findings", ", ".join(chosen), "--subset", tmp_path / "ids.txt")
     file = tmp_path / "systems" / "a.jsonl"
-    assert f"2 of {len(bench.info.findings)} findings, 5 of" in call("score", file, folder, *part).stdout
+    assert f"findings ({', '.join(chosen)}), 5 of" in call("score", file, folder, *part).stdout
     assert "0 errors" in call("lint", file, folder, *part).stdout
     for words in (("compare", file, file), ("rank", tmp_path / "systems")):
         assert f"2 of {len(bench.info.findings)} findings" in call(*words, folder, *part).stdout
