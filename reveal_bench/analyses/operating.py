@@ -5,7 +5,7 @@ given sensitivity or specificity are chosen on the same cases, and chosen again 
 PPV at a given sensitivity, have the interval of :func:`~reveal_bench.metrics.jackknife.share_bounds` with the standard
 error of the replicates. The given rate has no interval. Other rates have none because they are optimistic on the cases
 on which the threshold was chosen. Definitions are in
-:mod:`reveal_bench.metrics.operating`.
+:mod:`reveal_bench.analyses.thresholds`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reveal_bench.analyses.thresholds import RATES, Criterion, Cuts, at_prevalence, cuts_of, predictive_bounds
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.options import Thresholds
@@ -23,7 +24,6 @@ from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import MACRO, Counts, code_cases, replicates_of
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
-from reveal_bench.metrics.operating import RATES, Criterion, Cuts, at_prevalence, cuts_of, predictive_bounds
 from reveal_bench.metrics.resampled import mean_of_defined
 from reveal_bench.words import count_text
 

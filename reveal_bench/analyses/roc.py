@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reveal_bench.analyses.operating import FindingCases, cases_by_finding
+from reveal_bench.analyses.thresholds import Cuts
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.scored import Confidences, Curve
@@ -34,7 +35,6 @@ from reveal_bench.metrics.agreement import divide
 from reveal_bench.metrics.bootstrap import Counts, replicates_of
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
-from reveal_bench.metrics.operating import Cuts
 
 GRID = np.linspace(0, 1, 101)
 """False positive rates and recalls at which bands are computed."""
@@ -132,7 +132,7 @@ def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArra
     --------
     The sensitivity is 0.5 up to a false positive rate of 0.5:
 
-    >>> from reveal_bench.metrics.operating import cuts_of
+    >>> from reveal_bench.analyses.thresholds import cuts_of
     >>> cuts = cuts_of(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
     >>> float(partial_area(cuts, 0.5, standardized=False)), round(float(partial_area(cuts, 0.5, standardized=True)), 4)
     (0.25, 0.6667)

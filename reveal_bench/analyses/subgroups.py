@@ -3,7 +3,7 @@
 Groups consist of patients (:mod:`reveal_bench.analyses.patient_groups`). Each group has the macro and the score of
 every finding, with the intervals that `score` prints for these patients. The difference from the rest has a p and an
 interval that are adjusted for all groups (:mod:`reveal_bench.analyses.group_differences`). Proportions of right
-answers also have an odds ratio (:mod:`reveal_bench.metrics.odds_ratio`), which is not adjusted for several groups.
+answers also have an odds ratio (:mod:`reveal_bench.analyses.odds_ratio`), which is not adjusted for several groups.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reveal_bench.analyses.group_differences import GroupDifferences, differ_from_rest
+from reveal_bench.analyses.odds_ratio import odds_ratio
 from reveal_bench.analyses.patient_groups import MISSING, group_order
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, IntArray
@@ -22,7 +23,6 @@ from reveal_bench.evaluation.compare import own_interval
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO, bounds_of, estimates_from
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
-from reveal_bench.metrics.odds_ratio import odds_ratio
 from reveal_bench.metrics.resampled import Resampled
 
 PROPORTIONS = ("point_hit", "grid_hit", "recall", "specificity", "precision", "npv")

@@ -17,6 +17,7 @@ from reveal_bench.analyses.operating import (
     points_chosen,
     tune,
 )
+from reveal_bench.analyses.thresholds import Criterion, CriterionName
 from reveal_bench.api.bench import AnyBench, as_asked_bench
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import TableResult
@@ -27,7 +28,6 @@ from reveal_bench.files import file_sha256, replacing
 from reveal_bench.kinds.options import ScoringOptions, Thresholds, TunedThresholds, Tuning
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Resampling, as_record
-from reveal_bench.metrics.operating import Criterion, CriterionName
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.words import number_text, part_text, percent_interval, percent_number, with_interval
 
@@ -233,7 +233,7 @@ def tune_thresholds(
     """Choose a threshold per finding by a criterion, for scoring another split.
 
     Give one criterion. Candidates are the probabilities that occur. Probabilities at or above the threshold are called
-    positive. :mod:`reveal_bench.metrics.operating` defines criteria and the handling of ties.
+    positive. :mod:`reveal_bench.analyses.thresholds` defines criteria and the handling of ties.
 
     Parameters
     ----------

@@ -15,11 +15,11 @@ import pytest
 
 import reveal_bench as rb
 from reveal_bench.analyses.operating import points_chosen
+from reveal_bench.analyses.thresholds import Criterion
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.scored import Confidences
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.operating import Criterion
 from tests.cli.test_score import call
 from tests.dataset.card_folders import FINDINGS, LABELS, study
 

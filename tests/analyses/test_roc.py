@@ -13,10 +13,10 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 import reveal_bench as rb
 from reveal_bench.analyses.roc import partial_area
+from reveal_bench.analyses.thresholds import cuts_of
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.operating import cuts_of
 from tests.cli.test_score import call
 from tests.dataset.card_folders import FINDINGS, LABELS, study
 

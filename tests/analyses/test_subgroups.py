@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import PermutationMethod, ttest_ind
 
+from reveal_bench.analyses.odds_ratio import odds_ratio
 from reveal_bench.analyses.patient_groups import group_patients
 from reveal_bench.analyses.subgroups import Subgroup, score_subgroups
 from reveal_bench.api.score_tables import Subgroups
@@ -21,7 +22,6 @@ from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate
-from reveal_bench.metrics.odds_ratio import odds_ratio
 
 PATIENTS = [f"p{i:03d}" for i in range(120)]
 

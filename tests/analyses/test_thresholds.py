@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score, f1_score, precision_recall_curve, roc_curve
 
-from reveal_bench.metrics.operating import (
+from reveal_bench.analyses.thresholds import (
     Criterion,
     Cuts,
     at_prevalence,
