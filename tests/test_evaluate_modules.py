@@ -18,8 +18,9 @@ import reveal_bench
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import Rle, encode_mask
+from reveal_bench.metrics.agreement_estimates import estimate_agreement
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.estimates import as_flat_result, estimate_agreement, estimate_labels
+from reveal_bench.metrics.estimates import as_flat_result, estimate_labels
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.reliability_estimates import estimate_reliability
 from tests.conftest import ROOT, World

@@ -1,7 +1,7 @@
 """Implement ``rb.agreement``, which measures inter-reader agreement from a table of ratings of the same cases.
 
 Ratings are categories, as numbers or names. Pairs of readers are compared on the cases that both rated
-(:func:`~reveal_bench.metrics.estimates.estimate_agreement`). Agreement of all readers together is computed by
+(:func:`~reveal_bench.metrics.agreement_estimates.estimate_agreement`). Agreement of all readers together is computed by
 :func:`~reveal_bench.metrics.reliability_estimates.estimate_reliability`.
 """
 
@@ -21,8 +21,9 @@ from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import IntArray
 from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.agreement_estimates import code_ratings, estimate_agreement
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.estimates import POOLED, code_ratings, estimate_agreement
+from reveal_bench.metrics.estimates import POOLED
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling, as_record
 from reveal_bench.metrics.reliability_estimates import NOMINAL, estimate_reliability
 from reveal_bench.words import interval_text, number_text

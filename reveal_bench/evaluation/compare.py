@@ -12,11 +12,12 @@ replicate, so that a system neither gains nor loses if another has no score for 
 differ from the system's own macro in :meth:`~reveal_bench.kinds.scored.Rows.estimates`.
 
 By default, the interval and p of a difference come from swapping the two systems' answers patient by patient
-(:mod:`reveal_bench.evaluation.permutation`), and for AUROC and average precision from closed forms
-(:mod:`reveal_bench.evaluation.ranking_differences`). With ``interval="percentile"``, and always for detection scores,
-interval and p come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). An interval
-excludes 0 if and only if its p is at most 0.05. The same is true of the intervals and p adjusted for all findings of a
-metric. Tiers are computed from the p of all pairs of systems, corrected by Holm. Signatures name the method used.
+(:mod:`reveal_bench.evaluation.permutation`), and for AUROC, balanced accuracy and average precision from closed forms
+(:mod:`reveal_bench.evaluation.ranking_differences`). With ``interval="percentile"``, and always for MCC and detection
+scores, interval and p come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). An
+interval excludes 0 if and only if its p is at most 0.05. The same is true of the intervals and p adjusted for all
+findings of a metric. Tiers are computed from the p of all pairs of systems, corrected by Holm. Signatures name the
+method used.
 
 Sources: relative decrease as in paper 002, Extended Data Figs. 5 and 6, always divided by the reference's score; paired
 bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any, Literal
@@ -308,6 +308,11 @@ _ROWS = (
     *_ratios("recall", "Recall", "no positive reference", "TP / (TP + FN)", "recall"),
     _labels("specificity", "Specificity", "no negative reference", "TN / (TN + FP), per label", "specificity"),
     _labels("npv", "NPV", "no negative prediction", "TN / (TN + FN), per label", "npv"),
+    _labels("balanced_accuracy", "Balanced accuracy", _ONE_CLASS, "(recall + specificity) / 2, per label",
+            "balanced_accuracy"),
+    replace(_labels("mcc", "MCC", "decisions or references of the label have one class only",
+                    "Matthews' correlation: (TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN)), per label",
+                    "mcc", symmetric=True), low=-1),
     _labels("exact_match", "Exact match", "no studies", "studies with all labels right / studies", "exact_match",
             symmetric=True),
     _labels("hamming_loss", "Hamming loss", "no studies", "wrong decisions / decisions", "hamming_loss",
@@ -315,6 +320,9 @@ _ROWS = (
     _labels("auroc", "AUROC", _ONE_CLASS, "P(score of a positive > score of a negative) + P(equal) / 2", "auroc"),
     _labels("average_precision", "Average precision", _ONE_CLASS,
             "mean, over the positives, of the precision among cases that score at least as high", "average_precision"),
+    replace(_labels("log_loss", "Log loss", "no studies",
+                    "mean of -log(probability of the reference); probabilities are at least 2.2e-16", "",
+                    better="lower"), high=inf, function="calibration.log_loss"),
 
     _agreement("cohen_kappa", "Cohen's kappa", -1, 1, _CONSTANT, "Cohen 1960; paper 004, section 4.2",
                "1 - observed disagreement / disagreement expected by chance", "scikit-learn", "cohen_kappa"),

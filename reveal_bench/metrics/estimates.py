@@ -1,4 +1,4 @@
-"""Label and agreement metrics with their intervals, for data that do not come from a dataset folder.
+"""Label metrics with their intervals, for data that do not come from a dataset folder.
 
 Patients are resampled in the sorted order of their names, so that the same seed gives the same replicates for every
 metric, label and rater. Intervals have 95% confidence. An Estimate's `n` is the number of cases of one label or
@@ -7,7 +7,7 @@ finding; for a macro, the number of defined labels or findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,28 +18,24 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.agreement import (
-    ac1_from_tables,
-    agreement_from_tables,
-    difference_from_tables,
-    kappa_from_tables,
     lowest_kappa,
-    resample_tables,
-    unit_tables,
 )
 from reveal_bench.metrics.bootstrap import (
     MACRO,
     Counts,
+    blocks_of_counts,
+    bootstrap_columns,
     bounds_of,
     estimates_from,
     leave_one_out,
     macro_first,
     replicates_of,
 )
+from reveal_bench.metrics.calibration import log_losses
 from reveal_bench.metrics.intervals import (
     Estimate,
     Interval,
     Resampling,
-    check_interval,
     find_intervals,
 )
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups, has_uneven_rows
@@ -52,6 +48,8 @@ from reveal_bench.metrics.labels import (
     hamming_from_sums,
     kappa_from_sums,
     label_sums,
+    lowest_mcc,
+    mcc_from_sums,
     ranking_parts,
     ranking_replicates,
     ratio_from_sums,
@@ -64,11 +62,8 @@ from reveal_bench.metrics.resampled import Figures
 POOLED = "all"
 """Finding in the Estimate of all decisions or studies together."""
 
-MAX_CATEGORIES = 100
-"""Largest number of categories inferred from integers if `categories` are not given."""
 
-
-_OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
+OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     **{
         f"{ratio}_{average}" if average else ratio: partial(ratio_from_sums, ratio, average=average)
         for ratio in ("f1", "precision", "recall")
@@ -79,23 +74,20 @@ _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     "exact_match": exact_match_from_sums,
     "hamming_loss": partial(hamming_from_sums, average="micro"),
     "cohen_kappa": kappa_from_sums,
+    "mcc": mcc_from_sums,
 }
+"""Metric of decisions -> its function of sums (...), which returns a value per label, or one over all labels."""
 _OF_SCORES: dict[Ranking, Callable[..., FloatArray]] = {"auroc": auroc, "average_precision": average_precision}
-_OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "cohen_kappa": kappa_from_tables,
-    "cohen_kappa_linear": partial(kappa_from_tables, weights="linear"),
-    "cohen_kappa_quadratic": partial(kappa_from_tables, weights="quadratic"),
-    "gwet_ac1": ac1_from_tables,
-    "percent_agreement": agreement_from_tables,
-    "mean_absolute_difference": difference_from_tables,
-}
-PER_LABEL = ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa")
-"""Metrics of decisions with a score for each label."""
+PER_LABEL = ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa", "mcc")
+"""Metrics of decisions with a score for each label, computed from :class:`~reveal_bench.metrics.labels.LabelSums`."""
+SHOWN_LAST = ("mcc", "balanced_accuracy", "log_loss")
+"""Metrics that tables show after the others, which then fit on a narrow terminal."""
+_OF_DEPENDENCE = ("cohen_kappa", "mcc")
+"""Metrics on a scale from below 0 to 1 that depend most on the rarer category."""
 _SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
 """Metrics that are proportions: means of rows that are 0 or 1, or F1, which is 2 TP / (2 TP + FP + FN)."""
 _OF_EVERY_STUDY = ("exact_match", "hamming_loss")
 """Metrics over all labels for which every study counts, whether it has a label or not."""
-_NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 
 def estimate_labels(
@@ -108,7 +100,7 @@ def estimate_labels(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """Return metrics of label sets and, with scores, ranking metrics.
+    """Return metrics of label sets and, with scores, metrics of scores.
 
     F1, precision and recall are returned with every average, other metrics with those listed below.
 
@@ -116,7 +108,8 @@ def estimate_labels(
     ----------
     predictions, references : bool arrays (n_studies, n_labels); `predictions` is None for the metrics of scores alone
     labels : names of the columns
-    scores : float array (n_studies, n_labels), optional: adds "auroc" and "average_precision"
+    scores : float array (n_studies, n_labels), optional: adds "auroc" and "average_precision", and "log_loss" if all
+        scores are in [0, 1]
     patients : a name per study; by default, every study is its own patient
     all_patients : all patients of the split, needed if some have no study
     resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca" With
@@ -124,9 +117,9 @@ def estimate_labels(
 
     Returns
     -------
-    list of Estimate: for the metrics of :data:`PER_LABEL` (kappa against the references), "auroc" and
-    "average_precision" the macro, then one per label; for other averages, exact match and Hamming loss one Estimate,
-    whose finding is :data:`POOLED`
+    list of Estimate: for the metrics of :data:`PER_LABEL` (kappa against the references), "balanced_accuracy", "auroc",
+    "average_precision" and "log_loss" the macro, then one per label; for other averages, exact match and Hamming loss
+    one Estimate, whose finding is :data:`POOLED`
 
     Raises
     ------
@@ -146,16 +139,13 @@ def estimate_labels(
         raise ArgumentError(
             "labels", f"must name the {sums.confusion.shape[1]} columns of `references`", len(labels), ("references",)
         )
-    rankings = (
-        {}
-        if scores is None
-        else {name: partial(ranking_replicates, name, scores, references, units=units) for name in _OF_SCORES}
-    )
+    ranked = ranked_scores(predictions, scores)
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         drawn = sums.resample(counts)
-        of_sums = {} if predictions is None else {name: statistic(drawn) for name, statistic in _OF_SUMS.items()}
-        return of_sums | {ranking: of_counts(counts) for ranking, of_counts in rankings.items()}
+        of_sums = {} if predictions is None else {name: statistic(drawn) for name, statistic in OF_SUMS.items()}
+        of_ranks = {name: _ranking_replicates(ranked[name], references, units)(counts) for name in ranked}
+        return of_sums | of_ranks
 
     drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
     estimates: list[Estimate] = []
@@ -163,31 +153,100 @@ def estimate_labels(
         if name in PER_LABEL:
             figures = figures_of_labels(name, sums, of_replicates)
             estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=interval)
-        elif name in _OF_SUMS:
+        elif name in OF_SUMS:
             estimates += _pooled(name, sums, of_replicates, n_studies, resampling)
-    for ranking, of_counts in rankings.items():
+    for name, (ranking, column) in ranked.items():
+        of_counts = _ranking_replicates((ranking, column), references, units)
         without = leave_one_out(of_counts, n_units) if interval == "bca" else None
-        ranked = figures_of_ranking(ranking, np.asarray(scores, np.float64), references, units, n_units, drawn[ranking])
-        figures = replace(ranked, without=without)
-        estimates += estimates_from(figures, labels, recipe=resampling.signature(ranking), interval=interval)
+        figures = replace(figures_of_ranking(ranking, column, references, units, n_units, drawn[name]), without=without)
+        estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=interval)
+    if scores is not None and are_probabilities(scores):
+        losses = figures_of_losses(scores, references, units, n_units, resampling)
+        estimates += estimates_from(losses, labels, recipe=resampling.signature("log_loss"), interval=interval)
+    estimates.sort(key=lambda one: one.metric in SHOWN_LAST)
     return estimates
+
+
+Ranked = tuple[Ranking, FloatArray]
+
+
+def ranked_scores(predictions: npt.ArrayLike | None, scores: npt.ArrayLike | None) -> dict[str, Ranked]:
+    """Return metric -> (kind of ranking, values (n_studies, n_labels) that it ranks), for the inputs that are not None.
+
+    Balanced accuracy is the AUROC of decisions, so it has the same intervals and tests.
+    """
+    ranked: dict[str, Ranked] = {}
+    if predictions is not None:
+        ranked["balanced_accuracy"] = "auroc", np.asarray(predictions, np.float64)
+    if scores is not None:
+        ranked |= {name: (name, np.asarray(scores, np.float64)) for name in _OF_SCORES}
+    return ranked
+
+
+def _ranking_replicates(ranked: Ranked, references: npt.ArrayLike, units: IntArray) -> Callable[[Counts], FloatArray]:
+    return partial(ranking_replicates, *ranked, references, units=units)
+
+
+def are_probabilities(scores: npt.ArrayLike) -> bool:
+    """Return True if all scores are in [0, 1]."""
+    values = np.asarray(scores, np.float64)
+    return bool(((values >= 0) & (values <= 1)).all())
+
+
+def figures_of_losses(
+    probabilities: npt.ArrayLike, references: npt.ArrayLike, units: IntArray, n_units: int, resampling: Resampling
+) -> Figures:
+    """Return the log loss of every label, with the inputs of its intervals: the mean of one loss per study.
+
+    The supporting patients are those of the rarer class, whose few large losses decide the mean.
+
+    Parameters
+    ----------
+    probabilities, references : (n_studies, n_labels)
+    units : unit of each study
+    """
+    losses = log_losses(probabilities, references)
+    n_studies, n_labels = losses.shape
+    (means,) = bootstrap_columns(
+        [losses.ravel()],
+        np.tile(np.arange(n_labels), n_studies),
+        np.repeat(units, n_labels),
+        n_groups=n_labels,
+        n_units=n_units,
+        blocks=blocks_of_counts(n_units, resampling),
+    )
+    n_units_of_rarer, without = units_of_both(references, units), means.left_out()
+    averaged, bounds = np.arange(n_labels), bounds_of("log_loss")
+    return Figures(
+        means.values,
+        means.replicates,
+        means.n,
+        without,
+        weights=means.rows,
+        behind=n_units_of_rarer,
+        parts=means.ratio_parts(),
+        support=evidence_of_groups(macro_first(without), n_units_of_rarer, averaged=averaged, bounds=bounds),
+    )
 
 
 def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> Figures:
     """Return the scores of every label by a metric of :data:`PER_LABEL`, with the inputs of their intervals."""
-    statistic, total = _OF_SUMS[metric], sums.total
-    values, left_out, is_kappa = statistic(total), statistic(sums.left_out()), metric == "cohen_kappa"
-    n, undefined, parts = np.full(len(values), int(total.studies[0])), np.isnan(values), ratio_parts(metric, sums)
+    statistic, total = OF_SUMS[metric], sums.total
+    values, left_out, has_lowest = statistic(total), statistic(sums.left_out()), metric in _OF_DEPENDENCE
+    # Without its last unit that is positive, or called so, MCC is undefined; its limit is 0, as kappa is there
+    left_out = np.where(np.isnan(left_out) & ~np.isnan(values), 0.0, left_out) if metric == "mcc" else left_out
+    n, undefined = np.full(len(values), int(total.studies[0])), np.isnan(values)
     support = evidence_of_groups(
         macro_first(left_out),
         units_behind(metric, sums),
         averaged=np.flatnonzero(~undefined),
-        is_share=not is_kappa,
+        is_share=not has_lowest,
         bounds=bounds_of(metric),
-        lowest=lowest_kappa(tables_from_sums(total)) if is_kappa else None,
-        of_overlap=metric in ("f1", "cohen_kappa"),
+        lowest=_lowest(metric, total) if has_lowest else None,
+        of_overlap=metric == "f1" or has_lowest,
         is_uneven=has_uneven_rows(sums.studies[:, :1]),
     )
+    parts = None if metric == "mcc" else ratio_parts(metric, sums)  # MCC is no ratio of sums over units
     return Figures(
         values,
         replicates,
@@ -195,10 +254,15 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
         left_out,
         weights=studies_behind(metric, sums),
         positive_units=units_behind("specificity" if metric in ("specificity", "npv") else "recall", sums),
-        parts=(parts[0], parts[1]),
+        behind=units_behind(metric, sums) if parts is None else None,
+        parts=None if parts is None else (parts[0], parts[1]),
         support=support,
         n_undefined=np.where(undefined, n, 0),
     )
+
+
+def _lowest(metric: str, total: LabelSums) -> FloatArray:
+    return lowest_mcc(total) if metric == "mcc" else lowest_kappa(tables_from_sums(total))
 
 
 def figures_of_ranking(
@@ -300,137 +364,6 @@ def units_of_both(references: npt.ArrayLike, units: IntArray) -> IntArray:
     return np.array([min(len(set(units[has])) for has in (column, ~column)) for column in columns], np.int64)
 
 
-def estimate_agreement(
-    rater_a: npt.ArrayLike,
-    rater_b: npt.ArrayLike,
-    *,
-    n_categories: int,
-    is_ordered: bool = True,
-    findings: Sequence[str] | None = None,
-    patients: Sequence[str] | None = None,
-    all_patients: Sequence[str] | None = None,
-    resampling: Resampling = Resampling(),
-) -> list[Estimate]:
-    """Return kappa with every weighting, AC1, percent agreement and mean absolute difference of two raters.
-
-    Parameters
-    ----------
-    rater_a, rater_b : int arrays (n_cases,), values in [0, n_categories)
-    is_ordered : True if categories have an order; otherwise weighted kappas and the difference are left out
-    findings : a name per case; one finding :data:`POOLED` by default
-    patients, all_patients, resampling : as for :func:`estimate_labels`
-
-    Returns
-    -------
-    list of Estimate: per metric the macro over findings, then one per finding
-
-    Raises
-    ------
-    ValueError
-        If the input is empty, lengths differ, a code is out of range, or the interval does not apply.
-
-    Examples
-    --------
-    >>> kappa, *_ = estimate_agreement([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2)
-    >>> kappa.metric, kappa.finding, kappa.value
-    ('cohen_kappa', 'macro', 0.5)
-    """
-    check_interval(resampling.interval, resampling.n_resamples)
-    n_cases = len(np.asarray(rater_a))
-    units, n_units = resampled_units(n_cases, patients, all_patients)
-    names = [POOLED] * n_cases if findings is None else list(findings)
-    _check_length("findings", names, n_cases)
-    labels = list(dict.fromkeys(names))
-    a, b, of_case = np.asarray(rater_a), np.asarray(rater_b), np.array(names)
-    _check_length("rater_b", b, n_cases, of="rater_a")
-    tables = []
-    for finding in labels:
-        rows = of_case == finding
-        tables.append(unit_tables(a[rows], b[rows], n_categories=n_categories, units=units[rows], n_units=n_units))
-    stacked = np.stack(tables, axis=1)
-    total = stacked.sum(axis=0)
-
-    def replicates(counts: Counts) -> dict[str, FloatArray]:
-        tables_drawn = resample_tables(counts, stacked)
-        return {name: _OF_TABLES[name](tables_drawn) for name in chosen}
-
-    chosen = [name for name in _OF_TABLES if is_ordered or name not in _NEED_ORDER]
-    drawn = replicates_of(replicates, n_units, resampling)
-    n = total.sum(axis=(-2, -1)).astype(np.int64)
-    rated = stacked.sum(axis=(-2, -1))
-    commonest = np.argmax(total.sum(axis=-1) + total.sum(axis=-2), axis=-1)
-    apart = rated - stacked[:, np.arange(len(labels)), commonest, commonest]
-    without = total - stacked
-    estimates = []
-    for name in chosen:
-        statistic, is_kappa = _OF_TABLES[name], name.startswith("cohen_kappa")
-        values, left_out = statistic(total), statistic(without)
-        undefined = np.isnan(values)
-        support = evidence_of_groups(
-            macro_first(left_out),
-            ((apart if is_kappa else rated) > 0).sum(axis=0),  # kappa depends most on the rarer categories
-            averaged=np.flatnonzero(~undefined),
-            bounds=bounds_of(name),
-            lowest=lowest_kappa(total) if n_categories == 2 and is_kappa else None,
-            of_overlap=n_categories == 2 and is_kappa,
-            is_uneven=has_uneven_rows(rated),
-        )
-        n_defined, n_undefined = np.where(undefined, 0, n), np.where(undefined, n, 0)
-        figures = Figures(values, drawn[name], n_defined, left_out, support=support, n_undefined=n_undefined)
-        estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=resampling.interval)
-    return estimates
-
-
-def code_ratings(
-    predictions: Sequence[Any], references: Sequence[Any], *, categories: Sequence[Any] | None = None
-) -> tuple[IntArray, IntArray, list[Any], bool]:
-    """Return the ratings of two raters as codes.
-
-    Parameters
-    ----------
-    predictions, references : one integer or one name per case
-    categories : the scale, in order; by default all integers from the smallest to the largest rating, or the names
-        that occur, which then have no order
-
-    Returns
-    -------
-    codes of `predictions` and of `references` (n_cases,), the categories, and True if these have an order
-
-    Raises
-    ------
-    ValueError
-        If a rating is not in `categories`, a category is given twice, or integers span more than
-        :data:`MAX_CATEGORIES`.
-
-    Examples
-    --------
-    >>> code_ratings([1, 4], [2, 2])
-    (array([0, 3]), array([1, 1]), [1, 2, 3, 4], True)
-    """
-    seen = [*predictions, *references]
-    is_ordered = categories is not None or not any(isinstance(rating, str) for rating in seen)
-    if categories is not None:
-        scale = list(categories)
-    elif is_ordered and seen:
-        if max(seen) - min(seen) >= MAX_CATEGORIES:
-            raise ArgumentError("categories", f"must be given for ratings from {min(seen)} to {max(seen)}")
-        scale = list(range(min(seen), max(seen) + 1))
-    else:
-        scale = sorted(set(seen))
-    if len(set(scale)) != len(scale):
-        raise ArgumentError("categories", "must not hold one twice", scale)
-    # All ratings are equal: on a scale of one category, there is no agreement beyond chance
-    scale = scale if len(scale) > 1 else [*scale, None]
-    code: dict[Hashable, int] = {category: i for i, category in enumerate(scale)}
-    columns = []
-    for name, ratings in (("predictions", predictions), ("references", references)):
-        unlisted = next((i for i, rating in enumerate(ratings) if rating not in code), None)
-        if unlisted is not None:
-            raise ValueError(f"`{name}[{unlisted}]` must be one of `categories` {scale}, got {ratings[unlisted]!r}")
-        columns.append(np.array([code[rating] for rating in ratings], np.int64))
-    return columns[0], columns[1], [category for category in scale if category is not None], is_ordered
-
-
 def as_flat_result(
     estimates: Sequence[Estimate], *, groups: str, macros: Mapping[str, Sequence[Estimate]] | None = None
 ) -> dict[str, Any]:
@@ -472,7 +405,7 @@ def resampled_units(
         raise ValueError("`predictions` and `references` must hold at least one case, got none")
     if patients is None:
         return np.arange(n_cases), n_cases
-    _check_length("patients", patients, n_cases)
+    check_length("patients", patients, n_cases)
     names = sorted(set(patients if all_patients is None else all_patients))
     code = {name: i for i, name in enumerate(names)}
     unlisted = sorted(set(patients) - set(code))
@@ -486,10 +419,10 @@ def resampled_units(
 def units_behind(name: str, sums: LabelSums) -> IntArray:
     """Return the number of units that support a metric, which have a study counted by :func:`studies_behind`.
 
-    For kappa, units without the label, or called negative, count instead if these are fewer.
+    For kappa and MCC, units without the label, or called negative, count instead if these are fewer.
     """
     n_units = (studies_behind(name, sums) > 0).sum(axis=0)
-    if name == "cohen_kappa":  # kappa depends most on the rarer category
+    if name in _OF_DEPENDENCE:
         n_units = np.minimum(n_units, (sums.confusion[..., 1:].sum(axis=-1) > 0).sum(axis=0))
     return np.asarray(n_units, np.int64)
 
@@ -511,7 +444,7 @@ def _pooled(
     name: str, sums: LabelSums, replicates: FloatArray, n_studies: int, resampling: Resampling
 ) -> list[Estimate]:
     """Return the estimate over all labels together; it is supported by the patients who support any label's score."""
-    statistic = _OF_SUMS[name]
+    statistic = OF_SUMS[name]
     values, left_out = statistic(sums.total)[None], statistic(sums.left_out())[:, None]
     studies = sums.studies[:, :1] if name in _OF_EVERY_STUDY else studies_behind(name, sums)
     n_units = np.array([(studies > 0).any(axis=1).sum()])
@@ -531,6 +464,7 @@ def _pooled(
     return intervals.estimates([POOLED], n[:1], n[1:], metric=name, signature=resampling.signature(name))
 
 
-def _check_length(name: str, values: Any, n_cases: int, *, of: str = "predictions") -> None:
+def check_length(name: str, values: Any, n_cases: int, *, of: str = "predictions") -> None:
+    """Raise ValueError unless `values` has as many entries as `of`, `n_cases`."""
     if len(values) != n_cases:
         raise ValueError(f"`{name}` must have the length of `{of}` ({n_cases}), got {len(values)}")

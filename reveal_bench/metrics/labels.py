@@ -21,6 +21,8 @@ Metrics
 -------
 * :func:`multilabel_f1`, :func:`precision`, :func:`recall`    from true and false positives and false negatives
 * :func:`specificity`, :func:`npv`                           recall and precision of the absence of labels
+* :func:`balanced_accuracy`                                  mean of recall and specificity: the AUROC of decisions
+* :func:`mcc`                                                Matthews' correlation of decisions with references
 * :func:`exact_match`, :func:`hamming_loss`                  whole label sets; single decisions
 * :func:`kappa_from_sums`                                    Cohen's kappa of predictions against references
 * :func:`auroc`, :func:`average_precision`                   from scores, ties counted half and together, no thresholds
@@ -132,6 +134,35 @@ def npv(
     [1.0, 0.5]
     """
     return ratio_from_sums("npv", label_sums(predictions, references).total, average, zero_division)
+
+
+def balanced_accuracy(predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
+    """Return the mean of recall and specificity, which is the AUROC of the decisions.
+
+    NaN if the references have only one class (scikit-learn: the recall of that class). `predictions` are a bool array
+    (n_studies, n_labels); otherwise as for :func:`auroc`.
+
+    Examples
+    --------
+    >>> balanced_accuracy([[1], [0], [1], [0]], [[1], [0], [0], [1]]).tolist()
+    [0.5]
+    """
+    return auroc(check_codes("predictions", predictions, low=0, limit=2, n_dims=(2,)), references, average=average)
+
+
+def mcc(
+    predictions: ArrayLike, references: ArrayLike, *, average: Literal["macro", "micro"] | None = None
+) -> FloatArray:
+    """Return Matthews' correlation coefficient, the correlation of decisions with references.
+
+    NaN if decisions or references have only one class (scikit-learn: 0). Otherwise as for :func:`multilabel_f1`.
+
+    Examples
+    --------
+    >>> mcc([[1], [1], [0], [0]], [[1], [0], [0], [0]]).round(3).tolist()
+    [0.577]
+    """
+    return mcc_from_sums(label_sums(predictions, references).total, average=average)
 
 
 def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
@@ -265,7 +296,7 @@ def label_sums(
         If shapes differ, a value is neither true nor false, or a unit is out of range.
     """
     a = check_codes("predictions", predictions, low=0, limit=2, n_dims=(2,)).astype(np.bool_)
-    b = _check_pair("predictions", a, references)
+    b = check_pair("predictions", a, references)
     unit, n = _check_units(units, n_units, len(a))
     per_study = np.stack([a & b, a & ~b, ~a & b, ~(a | b)], axis=-1).astype(np.float64)
     of_study = [_parts(ratio, per_study.sum(axis=1)) for ratio in get_args(Ratio)]
@@ -324,6 +355,35 @@ def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | Non
         return kappa_from_tables(tables.sum(axis=-3))
     kappa = kappa_from_tables(tables)
     return kappa if average is None else _mean(kappa)
+
+
+def mcc_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | None = None) -> FloatArray:
+    """Return :func:`mcc` from sums (...): per label (..., n_labels), or (...): mean over defined labels ("macro"), all
+    decisions pooled ("micro").
+    """
+    _check_option("average", average, (None, "macro", "micro"))
+    values, _ = _correlations(sums.confusion.sum(axis=-2) if average == "micro" else sums.confusion)
+    return _mean(values) if average == "macro" else values
+
+
+def lowest_mcc(sums: LabelSums) -> FloatArray:
+    """Return the lowest possible :func:`mcc` with as many positive references and decisions, (..., n_labels).
+
+    Examples
+    --------
+    >>> lowest_mcc(label_sums([[1], [0], [0]], [[1], [0], [0]]).total).round(3).tolist()  # no overlap
+    [-0.5]
+    """
+    return _correlations(sums.confusion)[1]
+
+
+def _correlations(confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return Matthews' correlation of (..., 4) TP, FP, FN, TN, and the lowest one with the same margins."""
+    tp, fp, fn, tn = np.moveaxis(confusion, -1, 0)
+    n, positive, called = tp + fp + fn + tn, tp + fn, tp + fp
+    scale = np.sqrt(positive * (n - positive)) * np.sqrt(called * (n - called))
+    fewest = np.maximum(positive + called - n, 0)
+    return divide(n * tp - positive * called, scale), divide(n * fewest - positive * called, scale)
 
 
 def tables_from_sums(sums: LabelSums) -> FloatArray:
@@ -437,7 +497,7 @@ def ranking_replicates(
     _check_option("metric", metric, get_args(Ranking))
     _check_option("average", average, (None, "macro", "micro", "weighted"))
     score = np.asarray(scores, np.float64)
-    positive = _check_pair("scores", score, references)
+    positive = check_pair("scores", score, references)
     if not np.isfinite(score).all():
         raise ArgumentError("scores", "must be finite", score[~np.isfinite(score)][0])
     unit, _ = _check_units(units, counts.shape[1], len(score))
@@ -503,7 +563,14 @@ def _sum_by_unit(values: npt.NDArray[Any], units: IntArray, n_units: int) -> Flo
     return sums.astype(np.float64).reshape(n_units, *values.shape[1:])
 
 
-def _check_pair(name: str, values: npt.NDArray[Any], references: ArrayLike) -> BoolArray:
+def check_pair(name: str, values: npt.NDArray[Any], references: ArrayLike) -> BoolArray:
+    """Return the references as a bool array of the shape of `values`, (n_studies, n_labels).
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or a reference is neither true nor false.
+    """
     labels = check_codes("references", references, low=0, limit=2, n_dims=(2,)).astype(np.bool_)
     if values.shape != labels.shape:
         raise ValueError(f"`{name}` must have the shape of `references` {labels.shape}, got {values.shape}")

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
-from reveal_bench.metrics import METRICS, Metric
+from reveal_bench.metrics import METRICS, Family, Metric
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.words import interval_text, number_text, percent_interval, percent_number, plural, with_interval
+
+_OWN_UNITS: dict[Family, str] = {
+    "lesions": "false alarms of each finding per image, everything else in",
+    "labels": "log loss in nats, everything else in",
+}
+"""Family of metrics -> words on the units of those that are not shown in percent."""
 
 
 def range_text(metric: Metric) -> str:
@@ -31,11 +37,8 @@ def scale_text(metrics: Iterable[str]) -> str:
     >>> scale_text(["point_hit"]), scale_text(["cpm", "false_alarms"])
     ('percent', 'false alarms of each finding per image, everything else in percent,')
     """
-    others = {METRICS[metric].family == "lesions" for metric in metrics if METRICS[metric].high > 1}
-    words = [
-        "false alarms of each finding per image, everything else in" if are_alarms else "ratings on their scale and"
-        for are_alarms in sorted(others)
-    ]
+    families = dict.fromkeys(METRICS[metric].family for metric in metrics if METRICS[metric].high > 1)
+    words = [_OWN_UNITS.get(family, "ratings on their scale and") for family in families]
     return " ".join([*words, "percent"]) + "," * bool(words)
 
 

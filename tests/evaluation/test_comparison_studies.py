@@ -49,8 +49,9 @@ def drawn_studies(n_resamples: int, seed: int) -> list[list[int]]:
 
 OF_DECISIONS = {name: f"{name}_score" for name in ("f1", "precision", "recall", "cohen_kappa")}
 OF_DECISIONS |= {"specificity": "recall_score", "npv": "precision_score"}
-OF_NEGATIVES = {"specificity": {"pos_label": 0}, "npv": {"pos_label": 0}}
-OF_PROBABILITIES = {"auroc": "roc_auc_score", "average_precision": "average_precision_score"}
+OF_DECISIONS |= {"balanced_accuracy": "balanced_accuracy_score", "mcc": "matthews_corrcoef"}
+OF_PROBABILITIES = {"auroc": "roc_auc_score", "average_precision": "average_precision_score", "log_loss": "log_loss"}
+OPTIONS = {"specificity": {"pos_label": 0}, "npv": {"pos_label": 0}, "log_loss": {"labels": [0, 1]}}
 """Metrics of this package -> names in scikit-learn."""
 
 
@@ -61,11 +62,12 @@ def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float
     for column in range(3):
         truth = rows.present[studies, column]
         if metric in OF_DECISIONS:
-            score, options = getattr(oracle, OF_DECISIONS[metric]), OF_NEGATIVES.get(metric, {})
+            score, options = getattr(oracle, OF_DECISIONS[metric]), OPTIONS.get(metric, {})
             values.append(float(score(truth, rows.predicted[studies, column], **options)))
         else:
             assert rows.probabilities is not None
-            values.append(float(getattr(oracle, OF_PROBABILITIES[metric])(truth, rows.probabilities[studies, column])))
+            score, options = getattr(oracle, OF_PROBABILITIES[metric]), OPTIONS.get(metric, {})
+            values.append(float(score(truth, rows.probabilities[studies, column], **options)))
     return values
 
 
@@ -200,6 +202,15 @@ def test_ranking_metrics_need_probabilities_of_both() -> None:
     assert {c.metric for c in compare(a, a, Resampling(10))} == {*OF_DECISIONS, *OF_PROBABILITIES}
     with pytest.raises(ValueError, match=r"`metrics` must be among .*, got \['auroc'\]"):
         compare(a, b, Resampling(10), metrics=["auroc"])
+
+
+def test_scores_on_another_scale_have_no_log_loss() -> None:
+    a = system(1)
+    assert a.probabilities is not None
+    logits = replace(a, probabilities=8 * a.probabilities - 4)
+    assert "log_loss" not in logits.metrics()
+    assert {c.metric for c in compare(a, logits, Resampling(10))} == {*OF_DECISIONS, *OF_PROBABILITIES} - {"log_loss"}
+    assert not {e.metric for e in summarize_studies(logits, Resampling(10))} & {"log_loss"}
 
 
 def test_units_may_be_studies() -> None:

@@ -75,6 +75,7 @@ def ends(estimate: Estimate) -> tuple[float, float, float]:
 
 KINDS: list[tuple[Callable[[int], Any], str]] = [
     *((findings, metric) for metric in ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa", "auroc")),
+    *((findings, metric) for metric in ("balanced_accuracy", "mcc", "log_loss")),
     *((localization, metric) for metric in ("point_hit", "mask_iou")),
     (tasks, "rubric_mean"),
     *((detection, metric) for metric in ("lesion_sensitivity", "ap_50")),

@@ -58,8 +58,11 @@ def probabilities(rng: np.random.Generator, records: list[StudyRecord]) -> list[
 def test_every_label_equals_scikit_learn(rng: np.random.Generator) -> None:
     from sklearn.metrics import (
         average_precision_score,
+        balanced_accuracy_score,
         cohen_kappa_score,
         f1_score,
+        log_loss,
+        matthews_corrcoef,
         precision_score,
         recall_score,
         roc_auc_score,
@@ -75,6 +78,9 @@ def test_every_label_equals_scikit_learn(rng: np.random.Generator) -> None:
         assert got["specificity", label] == pytest.approx(recall_score(present, predicted, pos_label=0), rel=1e-12)
         assert got["npv", label] == pytest.approx(precision_score(present, predicted, pos_label=0), rel=1e-12)
         assert got["cohen_kappa", label] == pytest.approx(cohen_kappa_score(present, predicted), rel=1e-12)
+        assert got["balanced_accuracy", label] == pytest.approx(balanced_accuracy_score(present, predicted), rel=1e-12)
+        assert got["mcc", label] == pytest.approx(matthews_corrcoef(present, predicted), rel=1e-12)
+        assert got["log_loss", label] == pytest.approx(log_loss(present, score, labels=[0, 1]), rel=1e-12)
         assert got["auroc", label] == pytest.approx(roc_auc_score(present, score), rel=1e-12)
         assert got["average_precision", label] == pytest.approx(average_precision_score(present, score), rel=1e-12)
     assert got["f1_micro", "all"] == pytest.approx(f1_score(rows.present, rows.predicted, average="micro"), rel=1e-12)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reveal_bench.metrics.agreement_estimates import estimate_agreement
 from reveal_bench.metrics.bootstrap import (
     MACRO,
     blocks_of_counts,
@@ -18,7 +19,7 @@ from reveal_bench.metrics.bootstrap import (
     estimate_means,
     resampling_counts,
 )
-from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels, estimate_ranking
+from reveal_bench.metrics.estimates import estimate_labels, estimate_ranking
 from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals
 
 NAN = float("nan")

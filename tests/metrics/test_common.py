@@ -31,8 +31,8 @@ NOT_METRICS = {
     "pixelwise": {"shared_areas"},
     "labels": {
         "apply_thresholds", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
-        "ranking_influences", "ranking_parts", "ranking_replicates", "ratio_from_sums", "ratio_parts",
-        "tables_from_sums",
+        "lowest_mcc", "mcc_from_sums", "ranking_influences", "ranking_parts", "ranking_replicates",
+        "ratio_from_sums", "ratio_parts", "tables_from_sums",
     },
     "agreement": {
         "ac1_from_sums", "ac1_from_tables", "agreement_from_tables", "check_codes", "contingency_table",
@@ -250,6 +250,7 @@ def adapter(metric: Metric) -> Adapter:
         "surface_distance": Adapter(masks, lambda f, a, b: f(pack(a), pack(b)), per_case=True),
         "average_precision": Adapter(SCORES.draw, SCORES.call, relabel=SCORES.relabel, best=SCORES.best),
         "auroc": SCORES,
+        "log_loss": SCORES,
         "mean_absolute_difference": raters(reverse_codes, None),
         "cohen_kappa_linear": raters(reverse_codes, None),
         "cohen_kappa_quadratic": raters(reverse_codes, None),
@@ -363,6 +364,7 @@ def test_symmetry_is_as_declared(metric: Metric, rng: np.random.Generator) -> No
         *CHANCES,
         "auroc",
         "average_precision",
+        "log_loss",
         *MAP_METRICS,
     ):
         assert not metric.symmetric  # its two inputs are of different kinds, or it has one
@@ -433,6 +435,7 @@ def test_all_undefined(metric: Metric) -> None:
         "npv": 1.0,
         "exact_match": 1.0,
         "hamming_loss": 0.0,
+        "log_loss": 0.0,
         "gwet_ac1": 1.0,  # its chance is 0 for constant raters
         "percent_agreement": 1.0,
         "mean_absolute_difference": 0.0,

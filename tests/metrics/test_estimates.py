@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.agreement_estimates import code_ratings, estimate_agreement
 from reveal_bench.metrics.bootstrap import MACRO, bounds_of, macro_first, resampling_counts
-from reveal_bench.metrics.estimates import POOLED, as_flat_result, code_ratings, estimate_agreement, estimate_labels
+from reveal_bench.metrics.estimates import POOLED, as_flat_result, estimate_labels
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.jackknife import evidence_of_groups
 
@@ -52,7 +53,7 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
     names = {name for name, metric in METRICS.items() if metric.family == "labels"} | {"cohen_kappa"}
     assert {metric for metric, _ in results} == names
     for name in names:
-        of_scores = name in ("auroc", "average_precision")
+        of_scores = name in ("auroc", "average_precision", "log_loss")
         function = kappa_per_label if name == "cohen_kappa" else METRICS[name].resolve()
         inputs = scores if of_scores else predictions
         value = np.asarray(function(inputs, references))
@@ -65,6 +66,16 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
             assert results[name, label].value == pytest.approx(value[i])
     (first, *_) = estimate_labels(predictions, references, labels=LABELS, resampling=Resampling(20, unit="study"))
     assert first.signature == "f1|b:20|seed:0|unit:study|i:jackknife|v:1"
+
+
+def test_mcc_of_one_positive_patient_has_an_interval_with_a_width() -> None:
+    """Without that patient, MCC is undefined, which must not count as no variation."""
+    references = np.arange(40)[:, None] == 0
+    estimates = estimate_labels(np.arange(40)[:, None] < 14, references, labels=["Edema"])
+    mcc, kappa = (next(e for e in estimates if e.metric == name) for name in ("mcc", "cohen_kappa"))
+    assert mcc.value == pytest.approx(np.corrcoef(np.arange(40) < 14, references[:, 0])[0, 1])
+    assert mcc.high - mcc.low > 0.3
+    assert kappa.high - kappa.low > 0.3
 
 
 def kappa_per_label(a: Any, b: Any) -> list[float]:
@@ -215,3 +226,13 @@ def test_flat_result() -> None:
 def test_bad_input(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
+
+
+def test_log_loss_needs_patients_of_both_classes() -> None:
+    references = np.arange(60)[:, None] < [9, 10]
+    estimates = estimate_labels(
+        None, references, labels=["Mass", "Edema"], scores=np.linspace(0.9, 0.1, 120).reshape(60, 2)
+    )
+    macro, mass, edema = (e for e in estimates if e.metric == "log_loss")
+    assert [one.has_interval for one in (macro, mass, edema)] == [True, False, True]
+    assert mass.missing_interval == "fewer than 10 supporting patients"

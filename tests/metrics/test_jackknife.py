@@ -12,8 +12,9 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm, t
 
+from reveal_bench.metrics.agreement_estimates import estimate_agreement
 from reveal_bench.metrics.bootstrap import estimate_cases
-from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels
+from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import (
     LEAST_UNITS_OF_KAPPA,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from reveal_bench.metrics.bootstrap import resampling_counts
+from reveal_bench.metrics.calibration import log_loss
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import (
     Average,
@@ -21,12 +22,15 @@ from reveal_bench.metrics.labels import (
     apply_thresholds,
     auroc,
     average_precision,
+    balanced_accuracy,
     exact_match,
     exact_match_from_sums,
     hamming_from_sums,
     hamming_loss,
     kappa_from_sums,
     label_sums,
+    lowest_mcc,
+    mcc,
     multilabel_f1,
     npv,
     precision,
@@ -179,6 +183,55 @@ def test_specificity_and_npv_by_hand() -> None:
     references = [[0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 0]]
     np.testing.assert_array_equal(specificity(predictions, references), [2 / 3, NAN, 0])
     np.testing.assert_array_equal(npv(predictions, references), [2 / 3, 0, NAN])
+
+
+def test_balanced_accuracy_and_mcc_equal_scikit_learn_where_defined(rng: np.random.Generator) -> None:
+    from sklearn import metrics as oracle
+
+    for predictions, references in random_labels(rng, 40):
+        one_class = references.all(axis=0) | ~references.any(axis=0)
+        constant = one_class | predictions.all(axis=0) | ~predictions.any(axis=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            columns = list(zip(references.T, predictions.T, strict=True))
+            accuracies = np.array([oracle.balanced_accuracy_score(*column) for column in columns])
+            correlations = np.array([oracle.matthews_corrcoef(*column) for column in columns])
+        expected = np.where(one_class, NAN, accuracies)
+        np.testing.assert_allclose(balanced_accuracy(predictions, references), expected, rtol=0, atol=1e-12)
+        expected = np.where(constant, NAN, correlations)
+        np.testing.assert_allclose(mcc(predictions, references), expected, rtol=0, atol=1e-12)
+        pooled = mcc(predictions, references, average="micro")
+        if not np.isnan(pooled):
+            by_hand = np.corrcoef(predictions.ravel(), references.ravel())[0, 1]
+            assert float(pooled) == pytest.approx(by_hand, abs=1e-12)
+
+
+def test_log_loss_equals_scikit_learn(rng: np.random.Generator) -> None:
+    from sklearn import metrics as oracle
+
+    for _, references in random_labels(rng, 40):
+        # certain and wrong, certain and right, below the smallest probability, and in between
+        probabilities = rng.choice([0.0, 1.0, 1e-300, 1e-17, 0.3, 0.999], references.shape)
+        expected = [
+            oracle.log_loss(present, own, labels=[0, 1])
+            for present, own in zip(references.T, probabilities.T, strict=True)
+        ]
+        np.testing.assert_allclose(log_loss(probabilities, references), expected, rtol=1e-12, atol=1e-12)
+        assert log_loss(probabilities, references, average="macro") == pytest.approx(np.mean(expected))
+    with pytest.raises(ValueError, match=r"`probabilities` must be in \[0, 1\], got 1\.5"):
+        log_loss([[1.5]], [[1]])
+
+
+def test_lowest_mcc_is_that_of_least_overlap() -> None:
+    """Every order of the predictions, of which one overlaps the references least."""
+    from itertools import permutations
+
+    for n_called, n_positive in ((1, 1), (2, 3), (4, 3), (1, 4)):
+        references = np.arange(5) < n_positive
+        all_orders = set(permutations((np.arange(5) < n_called).tolist()))
+        values = [float(mcc(np.array(order)[:, None], references[:, None])[0]) for order in all_orders]
+        sums = label_sums((np.arange(5) < n_called)[:, None], references[:, None]).total
+        assert float(lowest_mcc(sums)[0]) == pytest.approx(min(values))
 
 
 def test_exact_match_hamming_and_kappa_equal_scikit_learn(rng: np.random.Generator) -> None:

@@ -14,10 +14,11 @@ import reveal_bench.metrics.inputs
 import reveal_bench.metrics.intervals
 
 _DESCRIPTION = """
-F1, precision and recall (per label, macro, micro, weighted and samples), specificity and negative predictive value (per
-label and macro), exact match and Hamming loss of the labels of studies, with 95% intervals over patients. Scores are
-computed as in scikit-learn, except that a score with denominator 0 is undefined (NaN) instead of 0 and excluded from
-macros, such as the F1 of a label that occurs in neither references nor predictions.
+F1, precision and recall (per label, macro, micro, weighted and samples), specificity, negative predictive value,
+balanced accuracy and Matthews' correlation (per label and macro), exact match and Hamming loss of the labels of
+studies, with 95% intervals over patients. Scores are computed as in scikit-learn, except that a score with denominator
+0 is undefined (NaN) instead of 0 and excluded from macros, such as the F1 of a label that occurs in neither references
+nor predictions.
 """
 
 _INPUTS = """
@@ -27,13 +28,13 @@ labels (optional): all labels, in order; by default the names that occur, sorted
 patients (optional): a name per study; by default, every study is a patient
 all_patients (optional): all patients of the split, needed if some have no study
 finding_groups (optional): {name: labels}, such as {"head": [...], "tail": [...]}: adds the macros over each group
-interval: "jackknife" (default; no interval with fewer than five patients, for F1 eight, for kappa 12), "percentile" or
-    "bca"
+interval: "jackknife" (default; no interval with fewer than five patients, for F1 eight, for kappa and MCC 12),
+    "percentile" or "bca"
 n_resamples (1000), seed (0): for "percentile" and "bca"
 Returns f1 (macro), f1_low, f1_high, f1_n (number of labels with a value), and the same for precision and recall;
-    f1_micro, f1_weighted, f1_samples and so on, specificity and npv (macros), exact_match, hamming_loss and
-    cohen_kappa, each with _low, _high, _n; signatures; per_label; with finding_groups also per_group, the macros of
-    each group.
+    f1_micro, f1_weighted, f1_samples and so on, specificity, npv, balanced_accuracy, mcc and cohen_kappa (macros),
+    exact_match and hamming_loss, each with _low, _high, _n; signatures; per_label; with finding_groups also per_group,
+    the macros of each group.
 """
 
 _CITATION = """

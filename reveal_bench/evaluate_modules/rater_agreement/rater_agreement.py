@@ -5,6 +5,7 @@ from typing import Any
 import datasets
 import evaluate
 
+import reveal_bench.metrics.agreement_estimates
 import reveal_bench.metrics.estimates
 import reveal_bench.metrics.inputs
 import reveal_bench.metrics.intervals
@@ -74,7 +75,7 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
         seed: int = 0,
         interval: reveal_bench.metrics.intervals.Interval = "jackknife",
     ) -> dict[str, Any]:
-        rater_a, rater_b, scale, is_ordered = reveal_bench.metrics.estimates.code_ratings(
+        rater_a, rater_b, scale, is_ordered = reveal_bench.metrics.agreement_estimates.code_ratings(
             predictions, references, categories=categories
         )
         options: dict[str, Any] = {
@@ -86,7 +87,7 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
             "resampling": reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
         }
         estimates = [
-            *reveal_bench.metrics.estimates.estimate_agreement(rater_a, rater_b, **options),
+            *reveal_bench.metrics.agreement_estimates.estimate_agreement(rater_a, rater_b, **options),
             *reveal_bench.metrics.reliability_estimates.estimate_reliability(
                 list(zip(rater_a.tolist(), rater_b.tolist(), strict=True)), **options
             ),

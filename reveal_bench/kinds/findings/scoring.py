@@ -5,8 +5,9 @@ Conventions
 -----------
 There is one row per study x label. A study without a prediction counts as negative for every label, so each of its
 labels is missed. A missing prediction never makes a value undefined. Probabilities become decisions by thresholds that
-the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC and average precision are added; a
-study without a prediction then has probability 0. `cohen_kappa` compares the submission with the consensus (as in paper
+the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC, average precision and log loss are
+added; a study without a prediction then has probability 0. Scores on another scale than [0, 1] have no log loss.
+`cohen_kappa` compares the submission with the consensus (as in paper
 004).
 
 A *stratum* is a part of the studies, defined by the readers' agreement, the view or the number of findings.
@@ -19,9 +20,8 @@ decisions apply to every system, metrics of probabilities only to systems with p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,20 +34,20 @@ from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, replicates_of
-from reveal_bench.metrics.estimates import estimate_labels, figures_of_labels, figures_of_ranking
-from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.labels import (
-    LabelSums,
-    Ranking,
-    apply_thresholds,
-    auroc,
-    average_precision,
-    kappa_from_sums,
-    label_sums,
-    ranking_replicates,
-    ratio_from_sums,
+from reveal_bench.metrics.estimates import (
+    OF_SUMS,
+    PER_LABEL,
+    SHOWN_LAST,
+    are_probabilities,
+    estimate_labels,
+    figures_of_labels,
+    figures_of_losses,
+    figures_of_ranking,
+    ranked_scores,
 )
-from reveal_bench.metrics.resampled import Figures
+from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.labels import apply_thresholds, label_sums, ranking_replicates
+from reveal_bench.metrics.resampled import Resampled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +111,7 @@ class StudyRows(Rows):
     @override
     def resample(
         cls, systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
-    ) -> list[dict[str, Figures]]:
+    ) -> list[dict[str, Resampled]]:
         """See :func:`resample_studies`."""
         return resample_studies(systems, resampling, metrics=metrics, labels=groups)
 
@@ -361,15 +361,8 @@ def summarize_studies(
     )
 
 
-_OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
-    "f1": partial(ratio_from_sums, "f1"),
-    "precision": partial(ratio_from_sums, "precision"),
-    "recall": partial(ratio_from_sums, "recall"),
-    "specificity": partial(ratio_from_sums, "specificity"),
-    "npv": partial(ratio_from_sums, "npv"),
-    "cohen_kappa": kappa_from_sums,
-}
-_OF_PROBABILITIES: dict[str, Callable[..., FloatArray]] = {"auroc": auroc, "average_precision": average_precision}
+_OF_DECISIONS = (*PER_LABEL, "balanced_accuracy")
+_OF_PROBABILITIES = ("auroc", "average_precision", "log_loss")
 
 
 def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
@@ -378,16 +371,19 @@ def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
     Examples
     --------
     >>> study_metrics([])
-    ['f1', 'precision', 'recall', 'specificity', 'npv', 'cohen_kappa', 'auroc', 'average_precision']
+    ['f1', 'precision', 'recall', 'specificity', 'npv', 'cohen_kappa', 'auroc', 'average_precision', 'mcc', \
+'balanced_accuracy', 'log_loss']
     """
     has_decisions = all(rows.has_decisions for rows in systems)
     has_probabilities = all(rows.probabilities is not None for rows in systems)
-    return [*(_OF_SUMS if has_decisions else ()), *(_OF_PROBABILITIES if has_probabilities else ())]
+    names = [*(_OF_DECISIONS if has_decisions else ()), *(_OF_PROBABILITIES if has_probabilities else ())]
+    has_losses = all(rows.probabilities is None or are_probabilities(rows.probabilities) for rows in systems)
+    return sorted((name for name in names if name != "log_loss" or has_losses), key=SHOWN_LAST.__contains__)
 
 
 def resample_studies(
     systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], labels: Sequence[str]
-) -> list[dict[str, Figures]]:
+) -> list[dict[str, Resampled]]:
     """Return scores per label of several systems on one split, in the data and in the same replicates.
 
     Parameters
@@ -398,7 +394,7 @@ def resample_studies(
 
     Returns
     -------
-    list with a dict from metric to Figures for each system
+    list with a dict from metric to the scores of every label for each system
 
     Raises
     ------
@@ -415,36 +411,38 @@ def resample_studies(
     present = first.present[:, columns]
     sums_of = [label_sums(rows.predicted[:, columns], present, units=units, n_units=len(code)) for rows in systems]
 
+    ranked_of = [
+        ranked_scores(
+            rows.predicted[:, columns], None if rows.probabilities is None else rows.probabilities[:, columns]
+        )
+        for rows in systems
+    ]
+
     def replicates(counts: Counts) -> dict[tuple[int, str], FloatArray]:
         figures = {}
-        for i, rows in enumerate(systems):
+        for i, ranked in enumerate(ranked_of):
             drawn = sums_of[i].resample(counts)
             for metric in metrics:
-                if metric in _OF_SUMS:
-                    figures[i, metric] = _OF_SUMS[metric](drawn)
-                else:
-                    assert rows.probabilities is not None
-                    scores, ranking = rows.probabilities[:, columns], _ranking(metric)
-                    figures[i, metric] = ranking_replicates(ranking, scores, present, counts, units=units)
+                if metric in PER_LABEL:
+                    figures[i, metric] = OF_SUMS[metric](drawn)
+                elif metric in ranked:
+                    figures[i, metric] = ranking_replicates(*ranked[metric], present, counts, units=units)
         return figures
 
     drawn = replicates_of(replicates, len(code), resampling)
-    results = []
-    for i, (rows, sums) in enumerate(zip(systems, sums_of, strict=True)):
-        figures = {}
+    results: list[dict[str, Resampled]] = []
+    for i, (ranked, sums) in enumerate(zip(ranked_of, sums_of, strict=True)):
+        figures: dict[str, Resampled] = {}
         for metric in metrics:
-            if metric in _OF_SUMS:
+            if metric in PER_LABEL:
                 figures[metric] = figures_of_labels(metric, sums, drawn[i, metric])
+            elif metric in ranked:
+                figures[metric] = figures_of_ranking(*ranked[metric], present, units, len(code), drawn[i, metric])
             else:
-                assert rows.probabilities is not None
-                scores, ranking = rows.probabilities[:, columns], _ranking(metric)
-                figures[metric] = figures_of_ranking(ranking, scores, present, units, len(code), drawn[i, metric])
+                _, probabilities = ranked["auroc"]
+                figures[metric] = figures_of_losses(probabilities, present, units, len(code), resampling)
         results.append(figures)
     return results
-
-
-def _ranking(metric: str) -> Ranking:
-    return "auroc" if metric == "auroc" else "average_precision"
 
 
 def _columns_of(rows: StudyRows, labels: Sequence[str]) -> list[int]:
