@@ -36,14 +36,15 @@ from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.predictions.limits import LintOptions
-from reveal_bench.predictions.report import LintProblem, LintReport
+from reveal_bench.predictions.report import LintReport
 from reveal_bench.version import __version__
 from reveal_bench.words import count_text, percent_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
-_UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
+UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
+"""Rules that an id outside the split breaks."""
 
 
 class LintError(ValueError):
@@ -204,10 +205,12 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
         if unanswered is not None:
             return unanswered
     report = kind.predictions.lint(path, manifest, options)
-    if not any(problem.rule in _UNKNOWN_KEYS for problem in report.problems):
+    if not any(problem.rule in UNKNOWN_KEYS for problem in report.problems):
         return report
     home = ids_of_other_splits(folder, split)
-    return replace(report, problems=tuple(_with_split(problem, home) for problem in report.problems))
+    hints = (split_hint(one.rule, one.value, home) or one.hint for one in report.problems)
+    problems = (replace(one, hint=hint) for one, hint in zip(report.problems, hints, strict=True))
+    return replace(report, problems=tuple(problems))
 
 
 def ids_of_other_splits(folder: AnyFolder, split: str) -> dict[str, str]:
@@ -220,9 +223,16 @@ def ids_of_other_splits(folder: AnyFolder, split: str) -> dict[str, str]:
     }
 
 
-def _with_split(problem: LintProblem, home: Mapping[str, str]) -> LintProblem:
-    other = home.get(problem.value.strip('"')) if problem.rule in _UNKNOWN_KEYS else None
-    return problem if other is None else replace(problem, hint=f"it belongs to split {other!r}")
+def split_hint(rule: str, value: str, home: Mapping[str, str]) -> str:
+    """Return the hint on an unknown id that belongs to another split; empty for other problems.
+
+    Parameters
+    ----------
+    rule, value : rule and value of a problem in a lint report
+    home : from :func:`ids_of_other_splits`
+    """
+    other = home.get(value.strip('"')) if rule in UNKNOWN_KEYS else None
+    return "" if other is None else f"it belongs to split {other!r}"
 
 
 def score_file(

@@ -65,6 +65,7 @@ class LintOptions:
         them; True suits a file that answered another version of the split
     any_scale : True to accept scores of findings outside [0, 1], of which only the order counts, as every command does;
         False to refuse them, as leaderboards do
+    whole_split : True if answers to a part of the split cannot be scored, as on a leaderboard
     limits : size limits
     name : name of the file in messages, such as its name at upload; the file's own name by default
     """
@@ -73,5 +74,11 @@ class LintOptions:
     allow_missing: bool = False
     leave_out_unknown: bool = False
     any_scale: bool = False
+    whole_split: bool = False
     limits: Limits = Limits()
     name: str | None = None
+
+    def part_refusal(self, n_missing: int, n_asked: int) -> str:
+        """Return the words that refuse the answers to a part of the questions; empty if there is no such refusal."""
+        is_part = self.whole_split and not self.allow_missing and n_missing < n_asked
+        return ", and a leaderboard takes no part of a split" if is_part else ""

@@ -15,6 +15,7 @@ import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.predictions.limits import LintOptions
 from tests.cli.test_score import call
 from tests.conftest import World
 from tests.kinds.folders import studies, tasks
@@ -297,7 +298,7 @@ def test_only_local_checks_suggest_fewer_findings(studies: tuple[Path, Any], tmp
     file.write_text("".join(f"{json.dumps({'study_id': one.study_id, 'probabilities': {first: 0.5}})}\n"
                             for one in bench.references))  # fmt: skip
     assert f'`--findings "{first}"` scores only the labels present' in rb.lint(file, bench).render()
-    at_board = bench.kind.predictions.lint(file, bench.manifest)
+    at_board = bench.kind.predictions.lint(file, bench.manifest, LintOptions(whole_split=True))
     assert "must hold every label" in at_board.render()
     assert "--findings" not in at_board.render()
 

@@ -21,6 +21,7 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,10 @@ from reveal_bench.dataset.overlaps import (
     find_shared,
     read_cases,
 )
+from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
+from reveal_bench.words import count_text
 from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota, ReleasePolicy
 from reveal_leaderboard.store import boards, cases
 from reveal_leaderboard.store.store import Store
@@ -309,6 +312,17 @@ class Published:
         return KINDS[self.kind].questions.scope(self.manifest)[0]
 
     @property
+    def part(self) -> str:
+        """Part of the findings that the folder asks, such as "5 of 14 findings"; empty if it asks all."""
+        n, n_other = len(self.info.findings), len(self.info.not_asked)
+        return f"{n} of {count_text(n + n_other, 'finding')}" if n_other else ""
+
+    @cached_property
+    def ids_of_other_splits(self) -> dict[str, str]:
+        """Id -> split for the ids of the folder's other splits."""
+        return ids_of_other_splits(self.folder, self.split)
+
+    @property
     def n_items(self) -> int:
         """Number of images, studies or tasks in the scored split."""
         return KINDS[self.kind].questions.scope(self.manifest)[1]
@@ -379,6 +393,7 @@ class Published:
         return {
             "kind": self.kind,
             "findings": list(self.findings),
+            "part": self.part,
             f"n_{self.items}": self.n_items,
             "synthetic": self.synthetic,
         }

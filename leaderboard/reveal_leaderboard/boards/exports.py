@@ -12,7 +12,8 @@ are for programs and keep every text unchanged.
 
 JSON, schema 2
 --------------
-benchmark, title, kind, version, split, synthetic, is_frozen, min_cell, primary (a metric), findings, hidden, notes,
+benchmark, title, kind, version, split, synthetic, is_frozen, min_cell, primary (a metric), findings, part, hidden,
+notes,
 ranked_at, n_items, n_patients, chance: {metric: value}; versions: [{version, shown_at, frozen_at}]; metrics: [{name,
 title, better}]; entries: [{submission_id, model, model_version, team, kind, prompt_style, date, version, rank,
 rank_low, rank_high, tier, is_new, place, figures: [{metric, finding, value, low, high, n, signature}], hidden}];
@@ -83,6 +84,7 @@ def to_json(board: Standings) -> dict[str, Any]:
         "min_cell": board.min_cell,
         "primary": board.primary.name,
         "findings": list(board.findings),
+        "part": board.part,
         "hidden": list(board.hidden),
         "notes": list(board.notes),
         "ranked_at": board.ranked_at,
@@ -134,8 +136,9 @@ def to_parquet(board: Standings) -> bytes:
     -------
     bytes
         The file, with the columns of :data:`COLUMNS`; their meanings are in the fields' metadata. The schema's metadata
-        has, under ``reveal_leaderboard``, JSON with schema, benchmark, version, split, synthetic, is_frozen, primary,
-        ranked_at, exported_at (always null, so that equal boards give equal files), and signatures: metric -> recipes.
+        has, under ``reveal_leaderboard``, JSON with schema, benchmark, version, split, part, synthetic, is_frozen,
+        primary, ranked_at, exported_at (always null, so that equal boards give equal files), and signatures: metric ->
+        recipes.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -164,7 +167,7 @@ def _about(board: Standings) -> dict[str, Any]:
     for entry in board.entries:
         for figure in entry.score.figures:
             signatures.setdefault(figure.metric, set()).add(figure.signature)
-    names = ("benchmark", "version", "split", "synthetic", "is_frozen", "ranked_at")
+    names = ("benchmark", "version", "split", "part", "synthetic", "is_frozen", "ranked_at")
     return {
         "schema": SCHEMA,
         **{name: getattr(board, name) for name in names},

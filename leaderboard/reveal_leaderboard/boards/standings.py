@@ -106,12 +106,13 @@ class Standings:
     Attributes
     ----------
     kind : key of `KINDS`; for tasks, the rubric's criteria take the place of findings
+    part : part of the findings that the benchmark asks, such as "5 of 14 findings"; empty if it asks all
     metrics : metrics of the columns, the primary metric first
     hidden : findings with too few cases to be shown
     entries : ranked entries, then new entries, then entries without a primary score
     references : published rows, never ranked
     synthetic : whether the benchmark's data are synthetic
-    comparable : whether the reference rows were measured on the dataset from which this split was taken
+    comparable : whether the reference rows were measured on the dataset and findings from which this split was taken
     history : current and earlier versions of the board, newest first
     ranked_at : UTC time at which the ranks were computed; None before the first ranking
     notes : sentences about the board, for its page
@@ -140,6 +141,7 @@ class Standings:
     n_items: int | None = None
     n_patients: int | None = None
     chance: Mapping[str, float] = field(default_factory=dict)
+    part: str = ""
 
     @property
     def primary(self) -> Metric:
@@ -203,6 +205,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     document, ranked_at = ranked
     entries = _placed([_entry(*pair) for pair in store.board_rows(name, version)], document)
     facts = _facts(published, asked)
+    is_whole = not facts["part"] and not facts["synthetic"]
     references = tuple(read_reference_rows(name))
     board = Standings(
         benchmark=name,
@@ -217,11 +220,12 @@ def standings(store: Store, published: Published, version: str | None = None) ->
         entries=tuple(entries),
         references=references,
         synthetic=bool(facts["synthetic"]),
-        comparable=bool(references) and not facts["synthetic"] and all(row.is_of_test_split for row in references),
+        comparable=bool(references) and is_whole and all(row.is_of_test_split for row in references),
         history=tuple(_board_version(row) for row in reversed(history)),
         ranked_at=None if ranked_at is None else iso_time(ranked_at),
         n_items=facts.get(f"n_{published.items}"),
         chance={metric: percent / 100 for metric, percent in document.get("chance", {}).items()},
+        part=facts["part"],
     )
     board = replace(board, n_patients=_n_patients(board, document))
     overlaps = published.overlaps if version == published.version and not board.is_frozen else ()
@@ -240,7 +244,7 @@ def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> t
 
 def _facts(published: Published, asked: VersionRow) -> Mapping[str, Any]:
     """Return the facts of the requested version, from its folder if this server has it, otherwise from the database."""
-    return published.facts() if asked.version == published.version else {**published.facts(), **asked.facts}
+    return published.facts() if asked.version == published.version else {**published.facts(), "part": "", **asked.facts}
 
 
 def _entry(submission: Submission, score: Score) -> BoardEntry:

@@ -38,6 +38,7 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
     options = LintOptions(
         allow_missing=arguments["allow_missing"] or is_other,
         leave_out_unknown=is_other,
+        whole_split=True,
         limits=BOARD_LIMITS,
         name=arguments["name"],
     )

@@ -73,7 +73,7 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     folder, split = Path(arguments["holdout"]), arguments["split"]
     policy, key = ReleasePolicy.from_json(arguments["policy"]), bytes.fromhex(arguments["key"])
     with os.fdopen(files[0], "rb", closefd=False) as file:
-        rows, manifest, predictions = _score(file, folder, split, arguments["thresholds"])
+        rows, manifest, predictions, asked = _score(file, folder, split, arguments["thresholds"])
     patients = rows.patients()
     kept_back = split_final(patients, key, policy.final_share)
     public = rows.of_patients(patients - kept_back) if kept_back else rows
@@ -83,8 +83,8 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
             with os.fdopen(handle, "wb", closefd=False) as file:
                 write_cases(file, part)
     answer = {
-        "released": release(public, policy).to_json(),
-        "final": None if final is None else release(final, policy).to_json(),
+        "released": release(public, policy, part=asked).to_json(),
+        "final": None if final is None else release(final, policy, part=asked).to_json(),
         "reference_hash": _reference_hash(folder, split, manifest, key),
         "fingerprint": asdict(fingerprint(predictions, manifest, key, thresholds=arguments["thresholds"])),
     }
@@ -93,14 +93,14 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
 
 def _score(
     file: BinaryIO, folder: Path, split: str, thresholds: float | dict[str, float]
-) -> tuple[Rows, Manifest, tuple[Any, ...]]:
+) -> tuple[Rows, Manifest, tuple[Any, ...], str]:
     opened = open_folder(folder)
     kind = KINDS[opened.info.kind]
     manifest: Manifest = kind.questions.read_manifest(opened, split)
     predictions, ratings = read_rated(file, manifest)
     options = kind.resolve(ScoringOptions(thresholds=thresholds), opened.info)
     rows = kind.scoring.score(predictions, kind.data.read_references(opened, split), manifest, options, ratings)
-    return rows, manifest, predictions
+    return rows, manifest, predictions, opened.part(split, kind.items)
 
 
 def _reference_hash(folder: Path, split: str, manifest: Manifest, key: bytes) -> str:

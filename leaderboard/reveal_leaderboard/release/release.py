@@ -53,7 +53,7 @@ from reveal_leaderboard.release.rounding import Rounding, is_positional
 from reveal_leaderboard.settings import ReleasePolicy
 
 POLICY = ReleasePolicy()
-SHOWN_RECIPE = "{metric}|unit:patient|i:shown|v:{version}"
+SHOWN_RECIPE = "{metric}|unit:patient|i:shown{part}|v:{version}"
 """Signature of a score whose interval is computed from the shown value."""
 
 
@@ -119,17 +119,19 @@ class ReleasedScore:
         return cls(figures, tuple(raw["shown"]), tuple(raw["hidden"]), raw["note"], raw["policy"])
 
 
-def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
+def release(rows: Rows, policy: ReleasePolicy = POLICY, *, part: str = "") -> ReleasedScore:
     """Return the released scores of a submission, computed from its per-case rows.
 
     Parameters
     ----------
     rows : rows of a submission on all cases of a holdout, of any kind of benchmark
     policy : release policy
+    part : name of the part of the findings that the benchmark asks, for signatures; empty if it asks all
     """
     kind = KINDS[rows.kind]
-    disclosure = kind.release.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
-    figures = tuple(_figures(disclosure, policy, is_coarse=kind.scoring.can_be_probed))
+    resampling = Resampling(policy.n_resamples, policy.seed, part=part)
+    disclosure = kind.release.disclose(rows, resampling, min_cell=policy.min_cell)
+    figures = tuple(_figures(disclosure, policy, part, is_coarse=kind.scoring.can_be_probed))
     few = {e.finding for e in disclosure.estimates if e.finding != MACRO} - {f.finding for f in figures}
     note = disclosure.note
     if few:
@@ -206,7 +208,9 @@ def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> 
     return [e for e in estimates if e.metric not in needed or is_shown(e)]
 
 
-def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
+def _figures(
+    disclosure: Disclosure, policy: ReleasePolicy, part: str, *, is_coarse: bool
+) -> Iterator[ReleasedEstimate]:
     """Yield rounded scores, with larger steps for small numbers of cases if `is_coarse`."""
     rounding = Rounding(policy)
     of_findings = [e for e in disclosure.estimates if e.finding != MACRO] if is_coarse else []
@@ -229,7 +233,8 @@ def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) 
         spread, recipe = disclosure.spreads.get((e.metric, e.finding)), e.signature
         if spread is not None:
             low, high = rounding.consistent(value, spread, step, _bounds(e.metric))
-            recipe = SHOWN_RECIPE.format(metric=e.metric, version=METRICS[e.metric].version)
+            of_part = f"|part:{part}" if part else ""
+            recipe = SHOWN_RECIPE.format(metric=e.metric, part=of_part, version=METRICS[e.metric].version)
         elif is_coarse:
             low, high = _within(e.metric, rounding.around(value, e.value - e.low, e.high - e.value, step))
         else:

@@ -50,6 +50,7 @@ class SharedResult:
     comparators : chance on this holdout and published values on the same data, for that macro
     receipt : SHA-256 of the receipt, or empty
     scored_on : UTC day
+    part : part of the findings that the benchmark asks, such as "5 of 14 findings"; empty if it asks all
     """
 
     submission_id: str
@@ -66,6 +67,7 @@ class SharedResult:
     n_ranked: int = 0
     comparators: tuple[Comparator, ...] = ()
     receipt: str = ""
+    part: str = ""
 
     @property
     def figure(self) -> ReleasedEstimate | None:
@@ -125,6 +127,7 @@ class SharedResult:
         notes = [
             f"Macro {_bibtex(self.metric)} {value}{interval}",
             f"split {_bibtex(self.split)}",
+            *([self.part] if self.part else []),
             f"scored {self.scored_on}",
         ]
         if self.receipt:
@@ -199,6 +202,7 @@ def read_shared(services: Services, submission: Submission, score: Score) -> Sha
         n_ranked=_n_ranked(board.entries),
         comparators=_comparators(board, primary_figure(released)),
         receipt="" if receipt is None else str(receipt["hash"]),
+        part=board.part,
     )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from reveal_bench.evaluation.score import UNKNOWN_KEYS, split_hint
 from reveal_bench.kinds import KINDS
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, Team
@@ -79,7 +80,7 @@ class Intake:
         )
         if self._on_lint is not None:
             self._on_lint(published.name, parsed.report.ok)
-        return parsed
+        return parsed.model_copy(update={"report": _with_splits(parsed.report, published)})
 
     def submit(
         self,
@@ -165,6 +166,16 @@ class Intake:
         if team is None:
             raise NotAMemberError(f"You cannot submit for {organization!r}: none of your teams has that name.")
         return team
+
+
+def _with_splits(report: Lint, published: Published) -> Lint:
+    """Return the report with the names of the splits to which unknown ids belong."""
+    if not any(problem.rule in UNKNOWN_KEYS for problem in report.problems):
+        return report
+    home = published.ids_of_other_splits
+    hints = (split_hint(one.rule, one.value, home) or one.hint for one in report.problems)
+    problems = [one.model_copy(update={"hint": hint}) for one, hint in zip(report.problems, hints, strict=True)]
+    return report.model_copy(update={"problems": problems})
 
 
 def display_name(filename: str) -> str:

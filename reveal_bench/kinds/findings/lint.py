@@ -62,14 +62,14 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
         return LintReport.of_unread(log, options.allow_missing)
     log.left_out = frozenset(("unknown-study",) if options.leave_out_unknown else ())
     file_format, entries = _entries(data, limits, log)
-    checker = StudyChecker(manifest, limits, log, any_scale=options.any_scale)
+    checker = StudyChecker(manifest, log, options)
     asked = [(study, "") for study in manifest.studies]
     declined = Abstentions(("study_id",), asked, "unknown-study", log, others=manifest.other_studies)
     predictions = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(study, "") for study in checker.first_line])
     valid = [prediction for prediction in predictions if prediction is not None]
     answered = {*checker.first_line, *(study for study, _ in declined.lines)}
-    missing = [] if log.stopped else _note_missing(answered, manifest, options.allow_missing, log)
+    missing = [] if log.stopped else _note_missing(answered, manifest, options, log)
     if {p.labels is None for p in valid} == {True, False}:
         log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=valid[-1].line)
     for (spelling, label), n in checker.spellings.items():
@@ -79,7 +79,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
             field="labels",
             value=spelling,
         )
-    _note_scale(checker.outside, log)
+    _note_scale(checker, log, any_scale=options.any_scale)
     log.note_left_out("studies")
     log.note_not_asked(checker.not_asked)
     _note_constant(valid, manifest, log)
@@ -117,13 +117,13 @@ def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPredicti
 class StudyChecker:
     """Checker of entries, which stores the line of each study."""
 
-    def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog, *, any_scale: bool = False) -> None:
+    def __init__(self, manifest: StudyManifest, log: ProblemLog, options: LintOptions) -> None:
         self.first_line: dict[str, int] = {}
         self.spellings: Counter[tuple[str, str]] = Counter()
         self.not_asked: Counter[str] = Counter()
         self.outside: list[tuple[int, str, float]] = []
-        self._any_scale = any_scale
-        self._manifest, self._limits, self._log = manifest, limits, log
+        self.n_outside = 0
+        self._manifest, self._log, self._options, self._limits = manifest, log, options, options.limits
         self._studies, self._other_studies = set(manifest.studies), set(manifest.other_studies)
         self._canonical: dict[str, str | None] = {label: label for label in (*manifest.labels, *manifest.other_labels)}
         self._n_labels = len(self._canonical)
@@ -131,7 +131,7 @@ class StudyChecker:
 
     def check(self, entry: RawPrediction) -> FindingsPrediction | None:
         """Return the checked prediction, or None after logging its problems."""
-        before = len(self._log.problems)
+        before, n_outside = len(self._log.problems), self.n_outside
         study_id = self._study(entry)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
             hint = self._hint(name_hint, name, _FIELDS)
@@ -147,7 +147,8 @@ class StudyChecker:
             labels = self._labels(entry)
         else:
             probabilities = self._probabilities(entry)
-        if study_id is None or len(self._log.problems) > before:
+        is_refused = len(self._log.problems) > before or (self.n_outside > n_outside and not self._options.any_scale)
+        if study_id is None or is_refused:
             return None
         return FindingsPrediction(study_id, labels, probabilities, entry.line)
 
@@ -228,8 +229,10 @@ class StudyChecker:
                 self._error(entry, "wrong-type", field, "must be a number", value)
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
-            elif not 0 <= value <= 1 and self._any_scale and abs(value) <= _LARGEST:
-                self.outside.append((entry.line, field, value))
+            elif not 0 <= value <= 1 and abs(value) <= _LARGEST:
+                self.n_outside += 1
+                if len(self.outside) < self._limits.problems:
+                    self.outside.append((entry.line, field, value))
                 values[label] = float(value)
             elif not 0 <= value <= 1:  # also for integers too large for a float
                 self._error(entry, "score-range", field, "must be in [0, 1]", value, _score_hint(value))
@@ -239,7 +242,7 @@ class StudyChecker:
         absent = [label for label in self._manifest.labels if label not in values]
         if absent:
             message = f"must hold every label; {len(absent)} missing"
-            is_at_home = values and self._any_scale  # leaderboards ask the whole split
+            is_at_home = values and not self._options.whole_split
             hint = f'`--findings "{", ".join(sorted(values))}"` scores only the labels present' if is_at_home else ""
             self._error(entry, "missing-labels", "probabilities", message, absent, hint)
         return values
@@ -255,32 +258,36 @@ def _note_constant(predictions: Sequence[FindingsPrediction], manifest: StudyMan
         log.warning("constant-score", message, field="probabilities", value=constant, hint=hint)
 
 
-def _note_scale(outside: Sequence[tuple[int, str, float]], log: ProblemLog) -> None:
-    """Warn of scores on another scale; codes (-1) and rounding errors next to 0 and 1 are errors."""
-    if not outside:
+def _note_scale(checker: StudyChecker, log: ProblemLog, *, any_scale: bool) -> None:
+    """Report scores on another scale once; codes (-1) and rounding errors next to 0 and 1 are errors in each line."""
+    if not checker.outside:
         return
-    if all(value == -1 or -_ROUNDING <= value <= 1 + _ROUNDING for _, _, value in outside):
-        for line, field, value in outside:
+    if all(value == -1 or -_ROUNDING <= value <= 1 + _ROUNDING for _, _, value in checker.outside):
+        for line, field, value in checker.outside:
             log.error("score-range", "must be in [0, 1]", line=line, field=field, value=value, hint=_score_hint(value))
         return
-    line, field, value = outside[0]
-    log.warning(
-        "score-scale",
-        f"{count_text(len(outside), 'score')} outside [0, 1]: only the order counts, in AUROC and average precision",
-        line=line,
-        field=field,
-        value=value,
-        hint=f"{_score_hint(value)}; or give thresholds, which make decisions. A leaderboard refuses such scores",
-    )
+    line, field, value = checker.outside[0]
+    scores, likely = f"{count_text(checker.n_outside, 'score')} outside [0, 1]", _score_hint(value)
+    if any_scale:
+        rule, write = "score-scale", log.warning
+        message = f"{scores}: only the order counts, in AUROC and average precision"
+        hint = f"{likely}; or give thresholds, which make decisions. A leaderboard refuses such scores"
+    else:
+        rule, write = "score-range", log.error
+        message = f"must be in [0, 1], because a leaderboard counts decisions; {scores}"
+        hint = f"{likely}, which keeps AUROC; or send the labels that are present"
+    write(rule, message, line=line, field=field, value=value, hint=hint)
 
 
 def _note_missing(
-    answered: Collection[str], manifest: StudyManifest, allow_missing: bool, log: ProblemLog
+    answered: Collection[str], manifest: StudyManifest, options: LintOptions, log: ProblemLog
 ) -> list[str]:
     missing = [study for study in manifest.studies if study not in answered]
     if missing:
-        message = f"{len(missing)} of {len(manifest.studies)} studies have no prediction: {'; '.join(missing[:5])}"
-        if allow_missing:
+        refusal = options.part_refusal(len(missing), len(manifest.studies))
+        message = f"{len(missing)} of {len(manifest.studies)} studies have no prediction{refusal}: "
+        message += "; ".join(missing[:5])
+        if options.allow_missing:
             log.warning(
                 "missing-studies", message, hint="studies without a prediction count as negative for every label"
             )

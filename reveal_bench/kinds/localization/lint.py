@@ -219,7 +219,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
         log.note_left_out("images")
         answered = {*map(_pair, drafts), *declined.lines}
         missing = [pair for pair in manifest.asked_pairs() if pair not in answered]
-        _note_missing(missing, manifest, options.allow_missing, log)
+        _note_missing(missing, manifest, options, log)
         note_coordinates(drafts, log)
         _note_collapse(drafts, log)
     statistics = describe(drafts, manifest, len(missing))
@@ -347,14 +347,16 @@ def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog, advice: str) -> No
         log.warning("not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}{advice}")
 
 
-def _note_missing(missing: Sequence[Pair], manifest: ImageManifest, allow_missing: bool, log: ProblemLog) -> None:
+def _note_missing(missing: Sequence[Pair], manifest: ImageManifest, options: LintOptions, log: ProblemLog) -> None:
     if not missing:
         return
     named = "; ".join(f"{image_id}, {finding}" for image_id, finding in missing[:_PAIRS_NAMED])
     rest = len(missing) - _PAIRS_NAMED
     n_asked = len(manifest.asked_pairs())
-    message = f"{len(missing)} of {n_asked} asked pairs have no prediction: {named}{f'; and {rest} more' * (rest > 0)}"
-    if allow_missing:
+    refusal = options.part_refusal(len(missing), n_asked)
+    message = f"{len(missing)} of {n_asked} asked pairs have no prediction{refusal}: {named}"
+    message += f"; and {rest} more" * (rest > 0)
+    if options.allow_missing:
         log.warning("missing-pairs", message, hint="they are scored as misses")
     else:
         log.error(

@@ -86,7 +86,7 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
     if not answers and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no answers")
     answered = {*checker.first_line, *(task_id for task_id, _ in declined.lines)}
-    missing = [] if log.stopped else _note_missing(answered, manifest, options.allow_missing, log)
+    missing = [] if log.stopped else _note_missing(answered, manifest, options, log)
     _note_patterns(valid, checker.without_boxes, log)
     log.note_not_asked({})
     kept = () if log.has_errors else tuple(valid)
@@ -249,12 +249,15 @@ class AnswerChecker:
         return x, y, width, height
 
 
-def _note_missing(answered: Collection[str], manifest: TaskManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
+def _note_missing(
+    answered: Collection[str], manifest: TaskManifest, options: LintOptions, log: ProblemLog
+) -> list[str]:
     missing = [task.task_id for task in manifest.tasks if task.task_id not in answered]
     if missing:
         named = "; ".join(missing[:_NAMED])
-        message = f"{len(missing)} of {len(manifest.tasks)} tasks have no answer: {named}"
-        if allow_missing:
+        refusal = options.part_refusal(len(missing), len(manifest.tasks))
+        message = f"{len(missing)} of {len(manifest.tasks)} tasks have no answer{refusal}: {named}"
+        if options.allow_missing:
             log.warning("missing-tasks", message, hint="missing answers get the lowest score of the rubric, 1")
         else:
             log.error(

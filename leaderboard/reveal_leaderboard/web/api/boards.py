@@ -108,6 +108,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         state_why=board.why,
         synthetic=published.synthetic,
         findings=list(published.findings),
+        part=published.part,
         n_items=published.n_items,
         items=published.items,
         grid=published.info.grid if uses_grid else None,

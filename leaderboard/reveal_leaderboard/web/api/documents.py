@@ -252,6 +252,11 @@ class SubmissionList(Document):
     n: Annotated[int, Field(description="total number")]
 
 
+Part = Annotated[
+    str, Field(description="part of the findings that the benchmark asks; empty if all", examples=["5 of 14 findings"])
+]
+
+
 class BenchmarkDocument(Document):
     """A benchmark on this server, at the version on its board."""
 
@@ -265,6 +270,7 @@ class BenchmarkDocument(Document):
     state_why: str
     synthetic: Annotated[bool, Field(description="whether the data are synthetic")]
     findings: list[str]
+    part: Part
     n_items: Annotated[int, Field(description="images, studies or tasks in the scored split")]
     items: Annotated[str, one_of(*(kind.items for kind in KINDS.values()))]
     grid: Annotated[int | None, Field(description="cells per side; null if nothing is localized")]
@@ -368,6 +374,7 @@ class Board(Document):
     min_cell: int
     primary: Annotated[str, Field(examples=["point_hit"])]
     findings: list[str]
+    part: Part
     hidden: Annotated[list[str], Field(description="findings with too few cases to show")]
     notes: list[str]
     ranked_at: Moment | None

@@ -112,7 +112,7 @@ def about_view(
 
 
 def _benchmark(item: Published, settings: BenchmarkSettings, state: str, why: str) -> dict[str, Any]:
-    findings = count_text(len(item.findings), "finding")
+    findings = item.part or count_text(len(item.findings), "finding")
     scored_on = f"held-out split “{item.split}”, {item.n_items} {item.items}, {findings}"
     return {
         "title": item.title, "name": item.name, "version": item.version, "synthetic": item.synthetic, "state": state,

@@ -208,6 +208,7 @@ def build(services: Services, page: gr.Blocks) -> None:
             file = gr.File(
                 label="Prediction file", file_count="single", type="filepath", height=96, elem_classes="rv-drop"
             )
+            asked = gr.HTML("", elem_id="asked")
             report = gr.HTML(EMPTY, elem_id="report")
             allow_missing = gr.Checkbox(
                 label="Score missing predictions as misses (otherwise missing predictions are errors)"
@@ -235,6 +236,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     upload = [file, benchmark, allow_missing]
     needed = [is_clean, name, organization, benchmark]
     page.load(handlers.open, None, [report, organization, balance], **QUIET)
+    gr.on([page.load, benchmark.change], handlers.asked, benchmark, asked, **QUIET)
     checking = [file.change, benchmark.change, allow_missing.change]
     gr.on(checking, handlers.check, upload, [report, is_clean], **PRIVATE)
     gr.on(checking, lambda: "", None, answer, **QUIET)
@@ -305,6 +307,14 @@ class SubmitHandlers(Handlers):
         only = teams[0] if len(teams) == 1 else None
         balance, _ = self._balance(actor, self.services.names[0], only)
         return _account(actor) or EMPTY, gr.update(choices=teams, value=only), balance
+
+    def asked(self, benchmark: str) -> str:
+        """Return the findings that a benchmark asks if these are not all of the download's; empty otherwise."""
+        published = self.services.catalogue.current(benchmark)
+        if not published.part:
+            return ""
+        names = ", ".join(published.findings)
+        return note(f"Asks {published.part}: {names}. Answers on the other findings are left out and counted.")
 
     def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, bool]:
         """Check the dropped file; return the report as HTML, and whether the file can be sent."""
