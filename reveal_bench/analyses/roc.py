@@ -21,7 +21,8 @@ standardized form (McClish 1989, Med. Decis. Making 9) is 0.5 for guessing and 1
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.scored import Confidences, Curve
 from reveal_bench.metrics.agreement import divide
-from reveal_bench.metrics.bootstrap import Counts, replicates_of
+from reveal_bench.metrics.bootstrap import MACRO, Counts, replicates_of
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
 
@@ -109,15 +110,30 @@ class ReaderPoint:
     below_curve: bool
 
 
-def reader_points(curves: LabelCurves, reader: str, estimates: Sequence[Estimate]) -> list[ReaderPoint]:
-    """Return a reader's operating points, for findings whose `estimates` have recall and specificity."""
+def reader_points(roc: Mapping[str, Curve], reader: str, estimates: Sequence[Estimate]) -> list[ReaderPoint]:
+    """Return a reader's operating points beside ROC curves; `estimates` have recall and specificity."""
     rates = {(one.metric, one.finding): one.value for one in estimates}
     points = []
-    for finding, curve in curves.roc.items():
+    for finding, curve in roc.items():
         sensitivity, fpr = rates["recall", finding], 1 - rates["specificity", finding]
         is_below = bool(sensitivity < np.interp(fpr + _SAME, *curve) - _SAME)
         points.append(ReaderPoint(finding, reader, fpr, sensitivity, is_below))
     return points
+
+
+def count_below(points: Iterable[ReaderPoint], findings: Collection[str]) -> dict[str, float]:
+    """Return the number of readers below the ROC curve: the mean over the findings (macro), then every finding.
+
+    Source: "Num Rads Below Curve" on the leaderboard of Irvin et al. 2019 (CheXpert).
+    """
+    n_below = Counter(point.finding for point in points if point.below_curve)
+    return {MACRO: n_below.total() / len(findings), **{name: n_below[name] for name in findings}}
+
+
+def roc_curves(confidences: Confidences) -> dict[str, Curve]:
+    """Return finding -> ROC curve, for findings with both positive and negative cases."""
+    cases = cases_by_finding(confidences)
+    return {finding: _roc(own.cuts) for finding, own in cases.items() if not own.cuts.one_class}
 
 
 def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.analyses.confidence import CalibrationResult, judge_confidences
 from reveal_bench.analyses.operating import confidences_of_decisions
 from reveal_bench.analyses.pixels import PixelStatistic, pixel_statistics
-from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, label_curves, reader_points
+from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, count_below, label_curves, reader_points
 from reveal_bench.api.bench import AnyBench, as_asked_bench, as_whole_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.inputs import name_of
@@ -285,15 +284,11 @@ class FindingCurves(TablesResult):
 
     @cached_property
     def readers_below(self) -> list[dict[str, Any]]:
-        """Number of readers below the ROC curve: the mean over the findings (macro), then every finding.
-
-        Source: "Num Rads Below Curve" on the leaderboard of Irvin et al. 2019 (CheXpert).
-        """
+        """Number of readers below the ROC curve: the mean over the findings (macro), then every finding."""
         n_readers = len({point.reader for point in self.readers})
         if not n_readers:
             return []
-        n_below = Counter(point.finding for point in self.readers if point.below_curve)
-        counts = {MACRO: n_below.total() / len(self.curves.roc), **{name: n_below[name] for name in self.curves.roc}}
+        counts = count_below(self.readers, self.curves.roc)
         return [{"finding": name, "n_below": n, "n_readers": n_readers} for name, n in counts.items()]
 
     @cached_property
@@ -421,11 +416,8 @@ def curves(
     if of_labels:
         own, points = of_labels.pop(name), []
         for reader, inputs in (readers or {}).items():
-            if inputs is None:
-                rows = score_reader(reader, opened, scored[name])
-            else:
-                rows = score_inputs(inputs, opened, options, argument="readers", name=reader).rows
-            points += reader_points(own, reader, rows.estimates(resampling))
+            rows = score_reader(reader, inputs, opened, scored[name])
+            points += reader_points(own.roc, reader, rows.estimates(resampling))
         return FindingCurves(scored[name], own, name, of_labels, points)
     if readers:
         raise ArgumentError("readers", "must be omitted for detections, whose curves cannot show readers", None)

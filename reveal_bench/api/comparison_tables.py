@@ -145,6 +145,8 @@ class Ranking(TableResult):
     resampling : number of replicates, unit and seed
     by_group : group of findings -> ranking by the group's macro; empty without groups
     empty : names of systems without any prediction, which are not ranked
+    beside : further column -> system -> value, such as the number of readers below its ROC curve
+    not_ranked : systems in the table of a printed board that are not among the ranked ones
     """
 
     ranked: Sequence[RankedSystem]
@@ -154,15 +156,25 @@ class Ranking(TableResult):
     resampling: Resampling
     by_group: Mapping[str, Sequence[RankedSystem]] = field(default_factory=dict)
     empty: Sequence[str] = ()
+    beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    not_ranked: Sequence[str] = ()
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.compare.RankedSystem`."""
-        return as_records(self.ranked)
+        """The fields of each :class:`~reveal_bench.evaluation.compare.RankedSystem`, and the further columns."""
+        return [
+            record | {name: values.get(record["name"]) for name, values in self.beside.items()}
+            for record in as_records(self.ranked)
+        ]
+
+    @property
+    def requested(self) -> tuple[str, ...]:
+        """The further columns."""
+        return tuple(self.beside)
 
     def of_group(self, name: str) -> Ranking:
         """Return the ranking by the macro of one group of findings."""
-        return replace(self, ranked=self.by_group[name], by_group={})
+        return replace(self, ranked=self.by_group[name], by_group={}, beside={})
 
     @property
     def caption(self) -> str:
@@ -191,6 +203,7 @@ class Ranking(TableResult):
                 "tier": UNDEFINED if one.tier is None else str(one.tier),
                 METRICS[one.metric].title: value_text(one.metric, one.estimate.value),
                 "95% interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
+                **{name: str(values.get(one.name, UNDEFINED)) for name, values in self.beside.items()},
             }
             for one in self.ranked
         ]

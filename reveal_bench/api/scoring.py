@@ -14,6 +14,7 @@ from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.api.comparison_tables import Comparisons, Ranking
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
+from reveal_bench.api.printed_board import READERS_BELOW, read_printed, readers_below
 from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
@@ -192,14 +193,20 @@ def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
     return records, readings
 
 
-def score_reader(reader: str, bench: Bench, scored: ScoredFile) -> Rows:
-    """Return the rows of a reader of the dataset folder, with the options of a scored system.
+def score_reader(reader: str, inputs: Any, bench: Bench, scored: ScoredFile) -> Rows:
+    """Return the rows of a reader, with the options of a scored system.
+
+    Parameters
+    ----------
+    inputs : the reader's predictions, or None for the reader of the dataset folder who has this name
 
     Raises
     ------
     ArgumentError
         If the folder has no such reader, or the reader has not read every case.
     """
+    if inputs is not None:
+        return score_inputs(inputs, bench, scored.options, argument="readers", name=reader).rows
     records, readings = read_readers(bench)
     readers = bench.kind.readers
     if reader not in readings or readers is None:
@@ -417,6 +424,8 @@ def rank(
     unit: str = "patient",
     interval: Interval = "jackknife",
     finding_groups: Any = None,
+    readers: Mapping[str, Any] | None = None,
+    printed: Any = None,
 ) -> Ranking:
     """Rank systems on one split, with rank intervals and tiers of systems without significant differences.
 
@@ -428,6 +437,9 @@ def rank(
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as in :func:`score`
     interval : "jackknife", with p by swapping the systems' answers, or "percentile", with p from the replicates
     finding_groups : as in :func:`score`; also rank by the macro of each group, see `Ranking.by_group`
+    readers : for probabilities of findings, readers to count below each system's ROC curve, as in :func:`curves`
+    printed : table of a published board, shown beside the ranking: a column `system` with the names used here, and
+        columns with any values
 
     Raises
     ------
@@ -443,6 +455,8 @@ def rank(
         split=split,
         metric=metric,
         ratings=ratings,
+        readers=readers,
+        printed=printed,
     )
 
 
@@ -454,6 +468,8 @@ def rank_with(
     split: str | None = None,
     metric: str | None = None,
     ratings: Any = None,
+    readers: Mapping[str, Any] | None = None,
+    printed: Any = None,
 ) -> Ranking:
     """Rank systems like :func:`rank`, with the options in one object."""
     if not isinstance(systems, Mapping | str | Path) or not systems:
@@ -483,7 +499,14 @@ def rank_with(
     groups = next(iter(scored.values())).options.finding_groups or {}
     by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
     left_out = [name for name in scored if name not in applying]
-    return Ranking(ranked, scored, by, left_out, options.resampling, by_group, empty)
+    below = {}
+    if readers:
+        first = next(iter(scored.values()))
+        rows = {reader: score_reader(reader, inputs, opened, first) for reader, inputs in readers.items()}
+        estimates = {reader: own.estimates(options.resampling) for reader, own in rows.items()}
+        below[READERS_BELOW] = readers_below(scored, estimates)
+    columns, others = ({}, []) if printed is None else read_printed(printed, [one.name for one in ranked])
+    return Ranking(ranked, scored, by, left_out, options.resampling, by_group, empty, {**below, **columns}, others)
 
 
 def _shared_part(scored: Iterable[ScoredFile], argument: str) -> str:

@@ -25,6 +25,7 @@ from reveal_bench.cli import (
     analyses,
     board,
     build,
+    compare,
     convert,
     curate,
     data,
@@ -158,8 +159,8 @@ app.command(name="import-inspect")(run.import_inspect)
 app.command(name="export-lmms")(run.export_lmms)
 app.command(name="import-lmms")(run.import_lmms)
 app.command(name="import-replies")(run.import_replies)
-app.command()(score.compare)
-app.command()(score.rank)
+app.command()(compare.compare)
+app.command()(compare.rank)
 app.command()(analyses.confidence)
 app.command()(analyses.curves)
 app.command()(operating.tune)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,10 @@ from reveal_bench.cli.score import thresholds_of
 Tables = Annotated[
     Path | None,
     typer.Option("--out", help="Folder for tables (CSV) and figures (SVG, PNG); replaces earlier ones."),
+]
+ReaderNames = Annotated[
+    list[Path] | None,
+    typer.Option(help="Findings: a reader of the folder or a reader's file, to compare with ROC curves; repeatable."),
 ]
 
 
@@ -87,26 +92,20 @@ def curves(
     max_fpr: Annotated[
         float, typer.Option(help="Findings: false positive rate up to which partial areas are computed.")
     ] = 0.1,
-    reader: Annotated[
-        list[Path] | None,
-        typer.Option(help="Findings: a reader of the folder or a reader's prediction file, a ROC point; repeatable."),
-    ] = None,
+    reader: ReaderNames = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute curves over all thresholds: FROC for detection; ROC and precision-recall for findings; with bands."""
     from reveal_bench import api
     from reveal_bench.api.inputs import name_of
-    from reveal_bench.tables import TABLE_SUFFIXES
 
     form = terminal.format_of(form, as_json)
     terminal.check_outside_datasets(out, "--out")
     thresholds = thresholds_of(metadata)
     others = {name_of(other, "other"): other for other in beside or ()}
     options: dict[str, Any] = {"n_resamples": resamples, "max_fpr": max_fpr}
-    files = [one for one in reader or () if one.exists() or one.suffix in TABLE_SUFFIXES]
-    options["readers"] = {str(one): None for one in reader or () if one not in files}
-    options["readers"] |= {name_of(one, "reader"): one for one in files}
+    options["readers"] = reader_inputs(reader)
     asked = terminal.asked_part(folder, split, findings, subset, [file])
     result = api.curves(file, asked, split=split, thresholds=thresholds, beside=others, **options)
     terminal.write_tables(result, out)
@@ -114,6 +113,16 @@ def curves(
         terminal.print_tables(result)
     elif not terminal.printed_as(result, form):
         terminal.print_shown(result)
+
+
+def reader_inputs(readers: Sequence[Path] | None) -> dict[str, Path | None]:
+    """Return name -> prediction file, or None for a reader of the dataset folder."""
+    from reveal_bench.api.inputs import name_of
+    from reveal_bench.tables import TABLE_SUFFIXES
+
+    files = [one for one in readers or () if one.exists() or one.suffix in TABLE_SUFFIXES]
+    named: dict[str, Path | None] = {str(one): None for one in readers or () if one not in files}
+    return named | {name_of(one, "reader"): one for one in files}
 
 
 FeatureScale = Literal["minmax", "zscore", "raw"]

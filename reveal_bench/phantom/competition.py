@@ -4,9 +4,10 @@
 
     groundtruth.csv                                                       fourteen labels of each study
     radiologists/benchmark_radiologists/bc4.csv, ...                      the same columns, by reader
-    example_models/predictions/NAME/NAME_predictions.csv                  scores of five findings, on any scale
-    example_models/decisions/NAME/NAME_decisions.csv                      the same findings, 0 or 1
-    labeler/labeler.csv                                                   a labeler of reports: 1, 0, -1 or blank
+    radiologists/groundtruth/bc1_gt.csv, ...                              readers whose majority is the reference
+    example_models/predictions/standard/NAME_predictions.csv              scores of five findings, on any scale
+    example_models/decisions/standard/NAME_decisions.csv                  the same findings, 0 or 1
+    labeler/chexpert_labels.csv                                           a labeler of reports: 1, 0, -1 or blank
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COMPETITION_FINDINGS = ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema",
 """The findings of the CheXpert competition, in the order of its files."""
 SYSTEMS = tuple(f"system{i:02d}" for i in range(1, 11))
 """Names of the systems, the best first."""
-FURTHER_READERS = {f"bc{i}": 0.08 + 0.01 * i for i in (1, 2, 3, 5, 7)}
+FURTHER_READERS = {f"bc{i}_gt": 0.08 + 0.01 * i for i in (1, 2, 3, 5, 7)}
 """Name of a further reader -> proportion of labels in which the reader is wrong."""
 
 
@@ -67,7 +68,7 @@ def write_competition(
         write_csv(out / path, ("Study", *findings), rows)
 
     write("groundtruth.csv", CHEXPERT_LABELS, _texts(truth))
-    for readers, folder in ((LABEL_READERS, "benchmark_radiologists"), (FURTHER_READERS, "supplementary_radiologists")):
+    for readers, folder in ((LABEL_READERS, "benchmark_radiologists"), (FURTHER_READERS, "groundtruth")):
         for reader, share in readers.items():
             votes = with_no_finding(truth ^ (rng.random(truth.shape) < share))
             write(f"radiologists/{folder}/{reader}.csv", CHEXPERT_LABELS, _texts(votes))
@@ -75,11 +76,11 @@ def write_competition(
     for i, system in enumerate(SYSTEMS):
         gain, scale = 2.6 - 0.1 * i, 1 + i / 2
         scores = scale * (gain * asked + rng.normal(size=asked.shape) - 1)
-        folder = f"example_models/{{}}/{system}/{system}_{{}}.csv"
-        write(folder.format(*["predictions"] * 2), COMPETITION_FINDINGS, [[f"{x:.6f}" for x in row] for row in scores])
-        write(folder.format(*["decisions"] * 2), COMPETITION_FINDINGS, _texts(scores > scale * (gain / 2 - 1)))
+        path = f"example_models/{{0}}/standard/{system}_{{0}}.csv"
+        write(path.format("predictions"), COMPETITION_FINDINGS, [[f"{x:.6f}" for x in row] for row in scores])
+        write(path.format("decisions"), COMPETITION_FINDINGS, _texts(scores > scale * (gain / 2 - 1)))
     marks = np.where(truth, "1", rng.choice(["", "0", "-1"], truth.shape, p=[0.8, 0.15, 0.05]))
-    write("labeler/labeler.csv", CHEXPERT_LABELS, marks.tolist())
+    write("labeler/chexpert_labels.csv", CHEXPERT_LABELS, marks.tolist())
     if progress is not None:
         progress(n_studies, n_studies)
     return {"test": n_studies}
