@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.exchange.regions import RegionChecks
+from reveal_bench.exchange.regions import Points, RegionChecks
 from reveal_bench.exchange.shapes import (
     finite,
     joined,
@@ -47,10 +47,10 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     categories = {name: n for n, name in enumerate(annotations.names, start=1)}
     rows: list[dict[str, Any]] = []
     for group, drawing in enumerate(annotations.drawings, start=1):
-        is_split = annotations.by_instance and bool(drawing.boxes)
-        for row in _instances(drawing) if is_split else _rows(drawing):
+        is_lesion = annotations.by_instance and bool(drawing.boxes)
+        for row in [_instance(drawing)] if is_lesion else _rows(drawing):
             place = {"image_id": numbers[drawing.image_id], "category_id": categories[drawing.finding]}
-            rows.append({"id": len(rows) + 1, **place, **row} | ({} if is_split else {"group": group}))
+            rows.append({"id": len(rows) + 1, **place, **row} | ({} if is_lesion else {"group": group}))
     document = {
         "info": {
             "description": f"{annotations.benchmark}, split {annotations.split}",
@@ -63,8 +63,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     }
     write_whole(out / FILE, json.dumps(document, allow_nan=False) + "\n")
     if annotations.readers != [PREDICTION]:
-        n_united = sum(_is_united(drawing) for drawing in annotations.drawings) if annotations.by_instance else 0
-        return [f"{n_united} masks of several instances: only the box of each instance is exported"] if n_united else []
+        return []
     kept = ("image_id", "category_id", "segmentation", "bbox", "score")
     drawn = [row for row in rows if row["area"] > 0]
     results = [{name: row[name] for name in kept if row.get(name)} | {"score": row.get("score", 1.0)} for row in drawn]
@@ -114,25 +113,12 @@ def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
         yield {"segmentation": [], "bbox": [0, 0, 0, 0], "area": 0, **more}
 
 
-def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """Yield the annotations of a drawing whose boxes are scored one by one, each with its contour or mask."""
-    has_contours = len(drawing.polygons) == len(drawing.boxes)
-    for i, box in enumerate(drawing.boxes):
-        alone = replace(
-            drawing,
-            mask=None if _is_united(drawing) or has_contours else drawing.mask,
-            polygons=drawing.polygons[i : i + 1] if has_contours else (),
-            boxes=(box,),
-            points=drawing.points if i == 0 else (),
-        )
-        (row,) = _rows(alone)
-        segmentation = row.pop("contours", row["segmentation"])
-        yield row | {"segmentation": segmentation, "bbox": list(box), "area": box[2] * box[3]}
-
-
-def _is_united(drawing: Drawing) -> bool:
-    """Return True if a drawing has one mask for several boxes, but not one contour per box."""
-    return drawing.mask is not None and len(drawing.boxes) > 1 and len(drawing.polygons) != len(drawing.boxes)
+def _instance(drawing: Drawing) -> dict[str, Any]:
+    """Return the annotation of a lesion, with its own box, and its contour or mask."""
+    (box,) = drawing.boxes
+    (row,) = _rows(replace(drawing, mask=None if drawing.polygons else drawing.mask))
+    segmentation = row.pop("contours", row["segmentation"])
+    return row | {"segmentation": segmentation, "bbox": list(box), "area": box[2] * box[3]}
 
 
 def read(path: Path, known: Annotations) -> Annotations:
@@ -187,20 +173,22 @@ def _film(row: dict[str, Any], number: int, regions: RegionChecks) -> AnnotatedI
 def _drawing(row: dict[str, Any], film: AnnotatedImage, finding: str, where: str, regions: RegionChecks) -> Drawing:
     segmentation = row.get("segmentation") or None
     is_contours = isinstance(segmentation, list)
-    contours = listed(row.get("contours"), "contours") or (segmentation if isinstance(segmentation, list) else [])
+    flat = listed(row.get("contours"), "contours") or (segmentation if isinstance(segmentation, list) else [])
+    contours = tuple(regions.contour(film, where, _contour(contour)) for contour in flat)
+    mask = None if segmentation is None or is_contours else _mask(segmentation, film)
     boxes = [regions.box(film, where, _box(one)) for one in listed(row.get("boxes"), "boxes")]
-    sides = _box(row["bbox"]) if segmentation is None and row.get("bbox") else (0.0, 0.0, 0.0, 0.0)
-    if any(sides):
-        boxes = [regions.box(film, where, sides, stated_rotation(row))]
-    else:
+    sides = _box(row["bbox"]) if row.get("bbox") else (0.0, 0.0, 0.0, 0.0)
+    if any(sides) and not (segmentation and _is_around(sides, mask, contours)):
+        boxes = [regions.box(film, where, sides, 0 if segmentation else stated_rotation(row))]
+    if segmentation or not any(sides):
         regions.check_upright(film, where, stated_rotation(row))
     score = row.get("score")
     return Drawing(
         film.image_id,
         finding,
         word(row.get("reader"), "reader") or PREDICTION,
-        None if segmentation is None or is_contours else _mask(segmentation, film),
-        tuple(regions.contour(film, where, _contour(contour)) for contour in contours),
+        mask,
+        contours,
         tuple(boxes),
         regions.points(film, where, pairs(row.get("points"), "points")),
         word(row.get("cell"), "cell"),
@@ -213,6 +201,17 @@ def _box(sides: Any) -> Box:
         raise ArgumentError("file", "must have boxes [x, y, width, height]", repr(sides)[:100])
     x, y, width, height = (finite(side, "bbox") for side in sides)
     return x, y, width, height
+
+
+def _is_around(sides: Box, mask: Rle | None, contours: Sequence[Points]) -> bool:
+    """Return True if a box is only the bounding box of its segmentation, up to a pixel of rounding."""
+    if mask is not None:
+        x, y, width, height = pack_masks([mask]).boxes_xywh()[0].tolist()
+    else:
+        xs, ys = zip(*(point for contour in contours for point in contour), strict=True)
+        x, y, width, height = min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)
+    corners = zip((x, y, x + width, y + height), (*sides[:2], sides[0] + sides[2], sides[1] + sides[3]), strict=True)
+    return all(abs(a - b) <= 1 for a, b in corners)
 
 
 def _contour(flat: Any) -> tuple[tuple[float, float], ...]:

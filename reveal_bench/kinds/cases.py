@@ -171,8 +171,8 @@ class Annotations:
     benchmark, version, split : dataset and split of the annotations
     films : image_id -> image, in the order of the dataset
     names : findings or labels of the benchmark, in table order
-    by_instance : True if each box of a drawing is an instance that is judged separately
-    notes : sentences on the parts of a file that were read otherwise than written
+    by_instance : True if each drawing with a box is a lesion that is judged separately
+    notes : sentences on parts that were read or are exported otherwise than written
     """
 
     benchmark: str

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.cases import Annotations, CaseAnswer, Drawing, Mark
+from reveal_bench.kinds.cases import AnnotatedImage, Annotations, CaseAnswer, Drawing, Mark
 from reveal_bench.kinds.detection.scoring import DetectionRows
 from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.kinds.localization import cases as of_images
@@ -112,8 +112,28 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
 
 
 def drawn_instances(records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
-    """Return the drawings of every reader; each box is a lesion."""
-    return replace(of_images.drawn_references(records, manifest), by_instance=True)
+    """Return a drawing of each lesion by each reader; masks of several lesions are left out and counted."""
+    by_finding = of_images.drawn_references(records, manifest)
+    drawings = [lesion for one in by_finding.drawings for lesion in _lesions(one, by_finding.films[one.image_id])]
+    n_united = sum(one.mask is not None and _is_united(one) for one in by_finding.drawings)
+    notes = (f"{count_text(n_united, 'mask')} of several lesions: only their boxes are exported",) if n_united else ()
+    return replace(by_finding, drawings=tuple(drawings), by_instance=True, notes=notes)
+
+
+def _is_united(drawing: Drawing) -> bool:
+    """Return True if a drawing has several boxes, but not one contour for each."""
+    return len(drawing.boxes) > 1 and len(drawing.polygons) != len(drawing.boxes)
+
+
+def _lesions(drawing: Drawing, film: AnnotatedImage) -> Iterator[Drawing]:
+    """Yield a drawing for each box, with its contour and the mask within; points stay with the first box."""
+    if len(drawing.boxes) < 2:
+        yield drawing
+        return
+    for i, box in enumerate(drawing.boxes):
+        contours = () if _is_united(drawing) else drawing.polygons[i : i + 1]
+        mask = rasterize_polygons(contours, (film.height, film.width)) if contours and drawing.mask else None
+        yield replace(drawing, mask=mask, polygons=contours, boxes=(box,), points=drawing.points if i == 0 else ())
 
 
 def detected_readings(
@@ -158,13 +178,15 @@ def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[Local
 def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
     """Return (detections, losses): a detection for each box, mask or point drawn, and sentences on the losses.
 
-    A drawing without a score gets the score 1.
+    A drawing without a score gets the score 1. A mask of several boxes is left out, because it is no single lesion.
     """
     detections = [one for drawing in annotations.drawings for one in _detections(drawing, annotations)]
+    n_united = sum(len(drawing.boxes) > 1 and drawing.mask is not None for drawing in annotations.drawings)
     n_cells = sum(drawing.cell is not None for drawing in annotations.drawings)
     n_unsure = sum(drawing.score is None for drawing in annotations.drawings)
     losses = [f"{n_cells} cells: a detection is a box, a mask or a point"] if n_cells else []
     losses += [f"{n_unsure} drawings have no score: each got 1"] if n_unsure else []
+    losses += [f"{count_text(n_united, 'mask')} of several boxes: each box is a detection"] if n_united else []
     losses += of_images.lost_labels(annotations)
     return detections, losses
 
@@ -175,8 +197,8 @@ def _detections(drawing: Drawing, annotations: Annotations) -> Iterator[Localiza
     mask = drawing.mask
     if mask is None and drawing.polygons:
         mask = rasterize_polygons(drawing.polygons, (film.height, film.width))
-    if mask is not None:
-        box = drawing.boxes[0] if len(drawing.boxes) == 1 else None
+    if mask is not None and len(drawing.boxes) < 2:
+        box = drawing.boxes[0] if drawing.boxes else None
         yield LocalizationPrediction(drawing.image_id, drawing.finding, box=box, mask=mask, score=score)
     else:
         for box in drawing.boxes:
