@@ -176,10 +176,10 @@ def test_rows_exist_for_references_with_pixels() -> None:
 def test_mask_without_reference_scores_zero_in_the_full_slice() -> None:
     records = [record("a", {"Edema": square(0, 0, 4)}), record("b", {}), record("c", {}, missing=("Edema",))]
     predictions = [Prediction(name, "Edema", mask=encode_mask(square(0, 0, 4))) for name in "abc"]
-    got = values(predictions, records, asks="all")
-    assert np.array_equal(got["mask_iou"], [1, np.nan], equal_nan=True)
-    assert got["mask_iou_all"] == [1, 0]
-    assert np.array_equal(got["point_hit"], [1, np.nan], equal_nan=True)
+    got = values(predictions, records, asks="all")  # a: Edema, Cardiomegaly; b: Edema, Cardiomegaly; c: Cardiomegaly
+    np.testing.assert_array_equal(got["mask_iou"], [1, np.nan, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(got["mask_iou_all"], [1, np.nan, 0, np.nan, np.nan])
+    np.testing.assert_array_equal(got["point_hit"], [1, np.nan, np.nan, np.nan, np.nan])
     assert values(predictions, records)["mask_iou_all"] == [1]  # only present findings are asked: no such row
 
 
@@ -342,3 +342,28 @@ def test_auroc_of_image_scores_equals_scikit_learn(rng: np.random.Generator) -> 
     assert "auroc" not in {e.metric for e in disclosure.estimates}  # a board releases nothing about absence
     present_alone = score_localization(predictions, records, findings=FINDINGS)
     assert "auroc" not in {e.metric for e in present_alone.estimates(resampling)}
+
+
+def test_siim_dice_counts_every_labelled_image() -> None:
+    """An empty answer to an image without the finding scores 1, a mask there 0, and no answer counts as empty.
+
+    By hand: a overlaps by 8 of 16 and 16 pixels, b is missed, c and d are empty in both, e has a false mask, f has no
+    label: (0.5 + 0 + 1 + 1 + 0) / 5.
+    """
+    empty, whole = np.zeros((16, 16), bool), square(0, 0, 4)
+    records = [record("a", {"Edema": whole}), record("b", {"Edema": whole}), *(record(name, {}) for name in "cdef")]
+    records[-1] = replace(records[-1], label_status={**records[-1].label_status, "Edema": None})
+    masks = {"a": square(0, 2, 4), "d": empty, "e": whole, "f": whole}
+    predictions = [Prediction(name, "Edema", mask=encode_mask(mask)) for name, mask in masks.items()]
+    rows = score_localization(predictions, records, findings=FINDINGS, asks="all")
+    values = {
+        image: value
+        for image, finding, value in zip(rows.image_ids, rows.case_findings, rows.values["siim_dice"], strict=True)
+        if finding == "Edema"
+    }
+    assert values == pytest.approx({"a": 0.5, "b": 0, "c": 1, "d": 1, "e": 0, "f": np.nan}, nan_ok=True)
+    (estimate,) = (e for e in rows.estimates(Resampling(1)) if (e.metric, e.finding) == ("siim_dice", "Edema"))
+    assert (estimate.value, estimate.n, estimate.n_undefined) == (0.5, 5, 1)
+    assert "siim_dice" not in score_localization(predictions, records, findings=FINDINGS).values
+    points = [Prediction("a", "Edema", points=((1.0, 1.0),))]
+    assert "siim_dice" not in score_localization(points, records, findings=FINDINGS, asks="all").values

@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-There is one row per image x finding whose reference is not empty (and, if a benchmark asks for all findings, per
-predicted mask without a reference). An absent prediction is a miss. Hits apply to every submission, and a metric of
-masks or boxes to one with a mask or a box; metrics that do not apply are absent from the rows.
+There is one row per image x finding whose reference is not empty (and, if a benchmark asks for all findings and masks
+are predicted, per absent finding and per predicted mask without a reference). An absent prediction is a miss. Hits
+apply to every submission, and a metric of masks or boxes to one with a mask or a box; metrics that do not apply are
+absent from the rows.
 
 A prediction of another type is converted for point and cell metrics. The point of a box is its centre, the point of a
 cell its centre in the full image, the point of a mask its deepest pixel. The cell of a point is the cell that contains
@@ -23,7 +24,8 @@ references `mask_iou` and `mask_iou_all` are undefined. If no reference is a mas
 rows, and :attr:`CaseRows.notes` says so.
 
 If a benchmark asks for all findings, confidence scores say whether a finding is present, and AUROC is added to the
-other metrics (:mod:`reveal_bench.kinds.localization.presence`).
+other metrics (:mod:`reveal_bench.kinds.localization.presence`). Masks then also have `siim_dice`, over all images with
+a label: an absent finding adds a row, in which no mask, or an empty one, is right.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ _TEXTS = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kind
 _GIVEN = (SHARE, "confidence", "reference is a mask", "mask", "box")
 _NEEDED = {
     "point_hit": "", "point_chance": "", "grid_hit": "", "grid_chance": "", "mask_iou": "mask", "mask_iou_all": "mask",
-    "box_iou": "box",
+    "box_iou": "box", "siim_dice": "masks of all images",
 }  # fmt: skip
 """Metric -> part of a prediction without which the metric does not apply, unless another case has it."""
 _TEXT_AT_ONCE = 2 << 20
@@ -324,7 +326,8 @@ def score_localization(
     findings : all findings of the benchmark
     grid : cells per side
     asks : {"present", "all"}
-        With "all", a predicted mask without a reference adds a row, in which only `mask_iou_all` is defined.
+        With "all" and predicted masks, an absent finding adds a row, in which only `siim_dice` is defined, and
+        `mask_iou_all` if its mask is not empty.
     missing : {"miss", "empty"}
         The value of a missing mask in `mask_iou`: 0, or undefined like an empty mask.
 
@@ -337,12 +340,15 @@ def score_localization(
     by_pair = _by_pair(predictions)
     if missing == "empty" and not any(prediction.mask is not None for prediction in predictions):
         raise ArgumentError("missing", "must be 'miss' if no mask is predicted", repr(missing))
-    presence, also = None, frozenset[Pair]()
+    presence, also, absent = None, frozenset[Pair](), frozenset[Pair]()
     if asks == "all":
         records = list(records)
         presence = presence_of(by_pair, records)
-        if not draws_boxes_alone(records):
-            also = frozenset(pair for pair, prediction in by_pair.items() if prediction.mask is not None)
+        masked = frozenset(pair for pair, prediction in by_pair.items() if prediction.mask is not None)
+        if masked and not draws_boxes_alone(records):
+            labels = ((one.image_id, *label) for one in records for label in one.label_status.items())
+            absent = frozenset((image_id, finding) for image_id, finding, status in labels if status == 0)
+            also = masked | absent
     images: list[Pair] = []
     views: dict[str, str] = {}
 
@@ -364,7 +370,9 @@ def score_localization(
         columns["cell_kinds"] += [kind_of_cell(p, grid=cells, size=size) for p, size in zip(chosen, sizes, strict=True)]
         batches.append(_batch_values(chosen, [reference for _, _, reference in cases], cells, with_boxes))
     columns_of = {
-        name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in (*_GIVEN, *_NEEDED)
+        name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)])
+        for name in (*_GIVEN, *_NEEDED)
+        if name != "siim_dice"
     }
     shares, scores, is_mask, *has_part = (columns_of.pop(name) for name in _GIVEN)
     has_mask, has_box = (one > 0 for one in has_part)
@@ -372,7 +380,12 @@ def score_localization(
         columns_of["mask_iou"][~has_mask] = np.nan
     masks_compared = has_mask.any() and is_mask.any()
     left_out = [_NO_MASKS] if has_mask.any() and not masks_compared else []
-    applies = {"mask": masks_compared, "box": has_box.any(), "": True}
+    if also:
+        is_absent = np.array(
+            [pair in absent for pair in zip(columns["image_ids"], columns["case_findings"], strict=True)]
+        )
+        columns_of["siim_dice"] = _siim_dice(columns_of["mask_iou_all"], is_absent, shares)
+    applies = {"mask": masks_compared, "box": has_box.any(), "": True, "masks of all images": bool(also)}
     return CaseRows(
         findings=tuple(findings),
         **columns,
@@ -384,6 +397,12 @@ def score_localization(
         shares=shares,
         presence=presence,
     )
+
+
+def _siim_dice(iou: FloatArray, is_absent: BoolArray, shares: FloatArray) -> FloatArray:
+    """Return Dice from IoU, 1 for an empty answer to an absent finding; NaN without a label or a reference mask."""
+    values = np.where(is_absent & np.isnan(iou), 1.0, 2 * iou / (1 + iou))
+    return np.where(is_absent | (shares > 0), values, np.nan)
 
 
 Pair = tuple[str, str]
