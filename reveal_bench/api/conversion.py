@@ -18,7 +18,8 @@ from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange import FORMS
-from reveal_bench.exchange.outputs import KNOWN_COLUMNS, BoxForm, Reading, coco_names, coco_sizes, read_outputs
+from reveal_bench.exchange.outputs import KNOWN_COLUMNS, Reading, coco_names, coco_sizes, read_outputs
+from reveal_bench.exchange.row_places import BoxForm
 from reveal_bench.files import parse_json, write_whole
 from reveal_bench.findings import LabelPolicy
 from reveal_bench.tables import open_table
@@ -102,7 +103,7 @@ def convert(
     labels, ids : names of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision
     boxes : meaning of the four numbers of a box: "xywh" as in COCO, "xyxy" or "cxcywh"; only needed unless columns are
         named, such as xmin and xmax
-    normalised : True if box coordinates are fractions of the image's sides
+    normalised : True if coordinates are fractions of the image's sides
     leave_out_unknown : omit and count rows of images or studies that are not in the split
     blank, uncertain : meaning of blank cells, and of -1 in a table whose values are only 0, 1 and -1, in columns of
         findings; "missing" leaves out the study, and counts it. Needed if there are such cells
@@ -117,7 +118,7 @@ def convert(
     opened = as_whole_bench(bench, split)
     if form != "table":
         return _drawn(source, opened, form, reader)
-    if labels is None and (ids is not None or isinstance(source, Mapping)) and is_detector_output(source):
+    if labels is None and is_detector_output(source):
         source, boxes = detector_rows(source, ids, opened.kind.key), "xyxy"
     named, images, sizes = _names(instances, categories, first_category)
     policy = LabelPolicy(blank, uncertain)
@@ -204,11 +205,13 @@ def detector_rows(source: Any, ids: Sequence[Any] | None, key: str) -> list[dict
     Parameters
     ----------
     source : see :func:`is_detector_output`
-    ids : ids of the images, unless `source` is a mapping of ids
+    ids : ids of the images, unless `source` is a mapping of ids or each output has its own under `key`
     key : name of the column with ids
     """
     if isinstance(source, Mapping):
         ids, source = list(source), list(source.values())
+    if ids is None and all(key in output for output in source):
+        ids = [output[key] for output in source]
     if ids is None or len(ids) != len(source):
         raise ArgumentError("ids", f"must be the ids of {len(source)} images", None if ids is None else len(ids))
     return [
@@ -285,7 +288,8 @@ def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [dict(row) for row in source["annotations"]]
     columns = [list(column.values()) if isinstance(column, Mapping) else column for column in source.values()]
     if not all(isinstance(column, list | tuple) for column in columns) or len(set(map(len, columns))) != 1:
-        raise ArgumentError("source", "must be columns of equal length, or a list of mappings", ", ".join(source))
+        rule = "must be columns of equal length, or a list of mappings, such as `to_json(orient='records')` writes"
+        raise ArgumentError("source", rule, ", ".join(source))
     return [dict(zip(source, row, strict=True)) for row in zip(*columns, strict=True)]
 
 

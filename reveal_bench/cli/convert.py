@@ -64,7 +64,7 @@ def convert(
         Literal["xywh", "xyxy", "cxcywh"], typer.Option(help="Meaning of a box's numbers, with --from table.")
     ] = "xywh",
     normalised: Annotated[
-        bool, typer.Option("--normalised", help="Box coordinates are fractions of the image's sides.")
+        bool, typer.Option("--normalised", help="Coordinates are fractions of the image's sides.")
     ] = False,
     leave_out_unknown: Annotated[
         bool, typer.Option("--leave-out-unknown", help="Omit and count rows that are not in the split.")

@@ -28,9 +28,8 @@ VINBIGDATA_CLASSES = (
     "Pulmonary fibrosis", "No finding",
 )  # fmt: skip
 """Classes of the challenge of 2021, whose numbers count from 0."""
-_NOTHING = "no finding"
-IDS = ("imageid", "patientid")
-"""Columns in which these challenges name images, besides `image_id`."""
+NO_FINDING = "no finding"
+"""Class of images without a mark, in lower case."""
 _Cell = tuple[dict[str, Any], str]
 """Columns beside a cell, and its text."""
 
@@ -117,7 +116,7 @@ def _boxes(cells: Sequence[_Cell], findings: Sequence[str], categories: Mapping[
         marks = [
             mark
             for mark in _boxes_of_cell(text.split(), only, number)
-            if str(categories.get(mark["finding"], mark["finding"])).casefold() != _NOTHING
+            if str(categories.get(mark["finding"], mark["finding"])).casefold() != NO_FINDING
         ]
         result.rows.extend({**own, **mark} for mark in marks)
         result.unmarked.extend([] if marks else [own])

@@ -20,40 +20,28 @@ numbers        a number of a category or image means the name that `categories` 
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.exchange.challenge_tables import BOXES, IDS, MASK, challenge_rows
+from reveal_bench.exchange.challenge_tables import BOXES, MASK, NO_FINDING, challenge_rows
+from reveal_bench.exchange.row_places import BOX_COLUMNS, PLACES, BoxForm, RowPlaces, number_from
 from reveal_bench.findings import LabelPolicy, canonical_finding
-from reveal_bench.geometry import box_around, stated_rotation
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.masks import pack_masks, union_masks
-from reveal_bench.masks.relative_runs import MaskError, decode_relative
 from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
 from reveal_bench.words import count_text
 
-BoxForm = Literal["xywh", "xyxy", "cxcywh"]
-
 _ID_NAMES = ("image_id", "study_id", "task_id", "file_name", "filename", "image", "image_path", "path", "file", "id",
-             "study", "img_path", "image_name", "dicom_id")  # fmt: skip
-_FINDING_NAMES = ("finding", "category_id", "label", "category", "class", "class_name", "pathology", "disease")
+             "study", "img_path", "image_name", "dicom_id", "image index", "imageid", "patientid")  # fmt: skip
+_FINDING_NAMES = ("finding", "category_id", "label", "category", "class", "class_name", "pathology", "disease",
+                  "finding label", "labelname", "name")  # fmt: skip
 _PROBABILITY_NAMES = ("probability", "prob", "prediction", "pred", "value", "p")
 _SCORE_NAMES = ("score", "confidence")
-_BOX_COLUMNS: dict[tuple[str, ...], BoxForm] = {
-    ("x_min", "y_min", "x_max", "y_max"): "xyxy", ("xmin", "ymin", "xmax", "ymax"): "xyxy",
-    ("x1", "y1", "x2", "y2"): "xyxy", ("left", "top", "right", "bottom"): "xyxy",
-    ("cx", "cy", "w", "h"): "cxcywh", ("x_center", "y_center", "width", "height"): "cxcywh",
-    ("x", "y", "width", "height"): "xywh", ("x", "y", "w", "h"): "xywh",
-}  # fmt: skip
-_PLACES = ("point", "points", "cell", "box", "rle", "polygons", "mask")
 _ROTATIONS = ("rotation", "attributes")
 _PASSED_OVER = ("area", "iscrowd")
 KNOWN_COLUMNS = (
@@ -63,8 +51,8 @@ KNOWN_COLUMNS = (
     "bbox",
     "segmentation",
     *_ROTATIONS,
-    *_PLACES,
-    *dict.fromkeys(name for group in _BOX_COLUMNS for name in group),
+    *PLACES,
+    *dict.fromkeys(name for group in BOX_COLUMNS for name in group),
 )
 """Columns that are recognised only by these names; columns of ids, findings and scores may have other names."""
 _INDEX_NAME = re.compile(r"Unnamed: \d+|index|level_0|")
@@ -177,13 +165,11 @@ class _Reader:
         self._entries = {str(entry[kind.key]): entry for entry in kind.questions.manifest_entries(manifest)}
         self._numbered = ids_by_number(self._entries)
         self._notes: list[str] = list(notes)
-        self._id_names = (*_ID_NAMES, *IDS) if notes else _ID_NAMES
         self._unknown_ids: Counter[str] = Counter()
         self._unknown_findings: Counter[str] = Counter()
         self._ids: dict[Any, str | None] = {}
         self._names: dict[Any, str | None] = {}
-        self._box_form: BoxForm = reading.boxes
-        self._n_rotated = 0
+        self._places = RowPlaces(self._entries, reading.boxes, is_normalised=reading.normalised)
         self._has_numbered_findings = False  # as in COCO results, whose images are numbered, too
 
     def read(self, rows: Sequence[Mapping[str, Any]], unmarked: Sequence[Mapping[str, Any]] = ()) -> OutputLines:
@@ -215,20 +201,20 @@ class _Reader:
             if index not in meanings and _INDEX_NAME.fullmatch(index) and _is_count([row.get(index) for row in rows]):
                 self._notes.append(f"the column `{index}`, which numbers the rows, was left out")
                 names = [name for name in names if name != index]
-        self._assign(meanings, names, self._kind.key, (self._kind.key, *self._id_names), needed=True)
-        self._assign(meanings, names, "finding", _FINDING_NAMES)
+        self._assign(meanings, names, self._kind.key, (self._kind.key, *_ID_NAMES), needed=True)
+        self._assign(meanings, names, "finding", self._names_before_numbers(rows))
         for name, theirs in (("probability", _PROBABILITY_NAMES), ("score", _SCORE_NAMES)):
             self._assign(meanings, names, name, theirs)
-        for group in _BOX_COLUMNS:
+        for group in BOX_COLUMNS:
             if set(group) <= set(names) and not set(group) & meanings.keys():
                 meanings |= {name: f"box.{i}" for i, name in enumerate(group)}
-                self._box_form = _BOX_COLUMNS[group]
-                self._notes.append(f"`{', '.join(group)}` read as boxes, {self._box_form}")
+                self._places.box_form = BOX_COLUMNS[group]
+                self._notes.append(f"`{', '.join(group)}` read as boxes, {BOX_COLUMNS[group]}")
                 break
         else:
             if {"x", "y"} <= set(names) and not {"x", "y"} & meanings.keys():
                 meanings |= {"x": "point.0", "y": "point.1"}
-        places = {"bbox": "box", "segmentation": "segmentation", **{place: place for place in _PLACES}}
+        places = {"bbox": "box", "segmentation": "segmentation", **{place: place for place in PLACES}}
         places |= {name: name for name in (*_ROTATIONS, MASK)}
         meanings |= {name: places[name] for name in names if name in places and name not in meanings}
         rest = [name for name in names if name not in meanings]
@@ -254,6 +240,13 @@ class _Reader:
         elif needed:
             raise ArgumentError("columns", f"must say which column is `{ours}`", ", ".join(map(str, names[:20])))
 
+    def _names_before_numbers(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        """Return usual names of the finding's column; without names of categories, columns of numbers come last."""
+        if self._reading.categories:
+            return _FINDING_NAMES
+        texts = {name.casefold() for row in rows for name, value in row.items() if isinstance(number_from(value), str)}
+        return sorted(_FINDING_NAMES, key=lambda name: name not in texts)
+
     def _long(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return lines from a long table, in which each row is about one finding.
 
@@ -262,21 +255,25 @@ class _Reader:
         key = self._kind.key
         places: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
         chances: dict[str, dict[str, Any]] = {}
-        n_merged = 0
+        n_merged = n_unmarked = 0
         for number, row in enumerate(rows, start=1):
-            one, finding = self._id(row.get(key)), self._finding(row.get("finding"))
+            one = self._id(row.get(key))
+            if self._is_without_finding(row.get("finding")):
+                n_unmarked += 1
+                continue
+            finding = self._finding(row.get("finding"))
             if one is None or finding is None:
                 continue
-            place = self._place(row, one, number)
+            place = self._places.read(row, one, number)
             if not place and self._kind.predictions.names_places:
                 rule = "must have a position in each row: `xmin, ymin, xmax, ymax`, `bbox`, `x, y`, a cell or a mask"
                 raise ArgumentError("source", rule, f"{', '.join(row)} in row {number}")
             if not place:
                 if finding in chances.setdefault(one, {}):
                     raise ArgumentError("source", "must have each id and finding once", f"{one}, {finding} twice")
-                chances[one][finding] = _number(row.get("probability", row.get("score")))
+                chances[one][finding] = number_from(row.get("probability", row.get("score")))
                 continue
-            score = _number(row.get("score", row.get("probability")))
+            score = number_from(row.get("score", row.get("probability")))
             rank = float(score) if isinstance(score, int | float) else -math.inf
             own = (one, finding, number) if self._kind.questions.has_several_places else (one, finding)
             if own in places:
@@ -291,72 +288,10 @@ class _Reader:
             self._notes.append(
                 f"{n_merged:,} more positions of an id and finding were left out: the one with the best score was kept"
             )
-        if self._n_rotated:
-            boxes = count_text(self._n_rotated, "rotated box")
-            self._notes.append(f"{boxes}: a prediction has the upright box around it")
+        self._notes += [f"{count_text(n_unmarked, 'row')} of no finding mark nothing"] * bool(n_unmarked)
+        self._notes += self._places.notes()
         lines = [self._kind.predictions.entry(line) for _, line in places.values()]
         return lines + [line for one, answer in chances.items() for line in self._kind.predictions.entries(one, answer)]
-
-    def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
-        """Return the fields that locate the finding in a row."""
-        place = {name: _structure(row[name]) for name in _PLACES if row.get(name) is not None and name != "box"}
-        if "point.0" in row and "point.1" in row:
-            place["point"] = [_number(row["point.0"]), _number(row["point.1"])]
-        corners = [row.get(f"box.{i}") for i in range(4)]
-        box = row.get("box", None if corners == [None] * 4 else corners)
-        degrees = _number(stated_rotation(row))
-        if not isinstance(degrees, int | float) or not math.isfinite(degrees):
-            raise ArgumentError("source", "must have a number of degrees as `rotation`", f"{degrees!r} in row {number}")
-        if box is not None:
-            sides = _structure(box)
-            listed = list(sides) if isinstance(sides, Sequence) and not isinstance(sides, str) else [sides]
-            place["box"] = self._box([_number(side) for side in listed], one, number)
-            if degrees % 360:
-                place["box"] = list(box_around(place["box"], degrees))
-                self._n_rotated += 1
-        elif degrees % 360:
-            raise ArgumentError("source", "must have a box in each row with a `rotation`", f"none in row {number}")
-        if texts := row.get(MASK):
-            place["rle"] = self._mask(texts, one)
-        shape = _structure(row.get("segmentation"))
-        if isinstance(shape, Mapping):
-            place["rle"] = dict(shape)
-        elif isinstance(shape, Sequence) and shape:
-            place["polygons"] = [self._contour(contour, number) for contour in shape]
-        return place
-
-    def _mask(self, texts: Sequence[str], one: str) -> dict[str, Any]:
-        """Return the union of masks that are written as SIIM-ACR's pairs of gap and length."""
-        entry = self._entries[one]
-        if "width" not in entry:
-            raise ArgumentError("source", f"must not have `{MASK}`, because the manifest states no size of images", one)
-        try:
-            masks = [decode_relative(text, (entry["height"], entry["width"])).rle(0) for text in texts]
-        except MaskError as error:
-            raise ArgumentError("source", f"{error.rule} in `{MASK}`", f"{error.value} for {one}") from None
-        return asdict(union_masks(pack_masks(masks)))
-
-    def _contour(self, contour: Any, number: int) -> list[tuple[Any, Any]]:
-        if not isinstance(contour, Sequence) or isinstance(contour, str) or len(contour) % 2:
-            rule = "must have contours that are lists x, y, x, y, ... in `segmentation`"
-            raise ArgumentError("source", rule, f"{repr(contour)[:60]} in row {number}")
-        return list(zip(contour[0::2], contour[1::2], strict=True))
-
-    def _box(self, sides: Sequence[Any], one: str, number: int) -> list[float]:
-        if len(sides) != 4 or not all(isinstance(side, int | float) and math.isfinite(side) for side in sides):
-            raise ArgumentError("source", "must have four numbers in each box", f"{list(sides)} in row {number}")
-        a, b, c, d = (float(side) for side in sides)
-        if self._reading.normalised:
-            entry = self._entries[one]
-            if "width" not in entry:
-                raise ArgumentError("normalised", "must belong to images whose size is in the manifest")
-            if max(a, b, c, d) > 1 or min(a, b, c, d) < 0:
-                raise ArgumentError("normalised", "must have fractions in [0, 1]", f"{list(sides)} in row {number}")
-            width, height = entry["width"], entry["height"]
-            a, b, c, d = a * width, b * height, c * width, d * height
-        if self._box_form == "xyxy":
-            return [a, b, c - a, d - b]
-        return [a - c / 2, b - d / 2, c, d] if self._box_form == "cxcywh" else [a, b, c, d]
 
     def _wide(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return lines from a wide table, with a column per finding or, if answers have no findings, per field."""
@@ -388,7 +323,7 @@ class _Reader:
             if one in seen:
                 raise ArgumentError("source", "must have each id once", one)
             seen.add(one)
-            answer: Any = {known.get(name, name): _number(value) for name, value in row.items()
+            answer: Any = {known.get(name, name): _value(value) for name, value in row.items()
                            if name != key and (not known or name in known) and value not in (None, "")}  # fmt: skip
             if answer_of is not None and (answer := answer_of(answer)) is None:
                 n_missing += 1
@@ -408,7 +343,7 @@ class _Reader:
         A table in which all values are 0, 1 or -1 has labels; the values of other tables are scores, also -1.
         """
         policy, asked = self._reading.policy, {*known.values()}
-        values = {value for row in rows for name in known if not _is_blank(value := _number(row.get(name)))}
+        values = {value for row in rows for name in known if not _is_blank(value := _value(row.get(name)))}
         are_labels = all(isinstance(value, int | float) and value in (0, 1, -1) for value in values)
         are_decisions = are_labels and asked >= {*self._findings}
         are_chances = all(0 <= value <= 1 for value in values if _is_real(value))
@@ -439,7 +374,7 @@ class _Reader:
         if case_id is None:
             self._unknown_ids[repr(value)] += 1
         elif value not in self._entries:
-            self._check_size(case_id, self._reading.sizes.get(_number(value), (None, None)))
+            self._check_size(case_id, self._reading.sizes.get(number_from(value), (None, None)))
         return case_id
 
     def _check_size(self, case_id: str, size: tuple[Any, Any]) -> None:
@@ -454,7 +389,7 @@ class _Reader:
     def _found_id(self, value: Any, known: Mapping[str, Any], numbered: Mapping[float, str]) -> str | None:
         text = value
         if self._reading.images and value not in known:
-            text = self._reading.images.get(_number(value), value)
+            text = self._reading.images.get(number_from(value), value)
         elif not self._has_numbered_findings and value not in known:
             text = id_of_number(value, numbered) or value
         if not isinstance(text, str):
@@ -471,12 +406,18 @@ class _Reader:
     def _finding(self, value: Any) -> str | None:
         value = _plain_name(value)
         if value not in self._names:
-            name = self._reading.categories.get(_number(value), value)
+            name = self._reading.categories.get(number_from(value), value)
             self._names[value] = canonical_finding(name, self._findings) if isinstance(name, str) else None
         finding = self._names[value]
         if finding is None:
             self._unknown_findings[repr(value)] += 1
         return finding
+
+    def _is_without_finding(self, value: Any) -> bool:
+        """Return True for "No finding" in a benchmark of positions that has no such finding."""
+        name = self._reading.categories.get(number_from(_plain_name(value)), value)
+        is_named = isinstance(name, str) and name.replace("_", " ").casefold() == NO_FINDING
+        return is_named and self._kind.predictions.names_places and canonical_finding(name, self._findings) is None
 
     def _refuse(self) -> None:
         """Refuse ids and findings that the split does not have.
@@ -537,37 +478,15 @@ def _plain_name(value: Any) -> Any:
     return value if isinstance(value, str | int | float) or value is None else repr(value)
 
 
-def _structure(value: Any) -> Any:
-    """Return a list or mapping from a cell that has it as text, as CSV files do, and any other value unchanged.
-
-    Examples
-    --------
-    >>> _structure("[10, 20, 30, 40]"), _structure("10 20 30 40"), _structure("[1. 2.]"), _structure("D5 or E5")
-    ([10, 20, 30, 40], [10, 20, 30, 40], [1.0, 2.0], 'D5 or E5')
-    """
-    if not isinstance(value, str):
-        return value.tolist() if hasattr(value, "tolist") else value
-    text = value.strip()
-    if text.startswith(("[", "(", "{")):
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            return ast.literal_eval(text)
-    numbers = [_number(word) for word in text.strip("[]()").replace(",", " ").split()]
-    return numbers if len(numbers) > 1 and not any(isinstance(number, str) for number in numbers) else value
-
-
 def _is_count(values: Sequence[Any]) -> bool:
     """Return True if values are 0, 1, 2 ... or 1, 2, 3 ..., as numbers or text."""
     texts = [str(value) for value in values]
     return any(texts == [str(i + first) for i in range(len(texts))] for first in (0, 1))
 
 
-def _number(value: Any) -> Any:
-    """Return numeric text, or another library's number, as a Python number, and any other value unchanged."""
-    if isinstance(value, str):
-        from reveal_bench.predictions.tables import parse_number
-
-        return parse_number(value)
-    return value.item() if hasattr(value, "item") and not isinstance(value, bool | int | float) else value
+def _value(cell: Any) -> Any:
+    """Return the number of a cell, also of True and False as pandas writes them, and any other value unchanged."""
+    return {"True": 1, "False": 0}[cell] if cell in ("True", "False") else number_from(cell)
 
 
 def _is_blank(value: Any) -> bool:

@@ -90,6 +90,36 @@ BOXES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         [{"image_id": ONE, "finding": "Edema", "bbox": [4, 20, 32, 24], "attributes": {"rotation": 270.0}}], {}, BOX
     ),
     "a whole turn": ([{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 32], "Rotation": 360}], {}, BOX),
+    "a box of ultralytics": (
+        [{"image_id": ONE, "name": "Edema", "class": 5, "confidence": 0.5,
+          "box": {"x1": 8, "y1": 16, "x2": 32, "y2": 48}}],
+        {},
+        BOX | {"score": 0.5},
+    ),
+    "a flat box of ultralytics": (
+        [{"image_id": ONE, "name": "Edema", "class": 5, "box.x1": 8, "box.y1": 16, "box.x2": 32, "box.y2": 48}], {}, BOX
+    ),
+    "a box with named sides": (
+        [{"image_id": ONE, "class": "Edema", "bbox": '{"x": 8, "y": 16, "width": 24, "height": 32}'}], {}, BOX
+    ),
+    "a number of a category before a name": (
+        [{"image_id": ONE, "category_id": 1, "name": "front", "bbox": [8, 16, 24, 32]}], {"categories": ["Edema"]}, BOX
+    ),
+    "columns of Open Images": (
+        [{"ImageID": ONE, "LabelName": "Edema", "Confidence": 1,
+          "XMin": SHARES[0], "XMax": 0.5, "YMin": SHARES[1], "YMax": 1}],
+        {"normalised": True},
+        BOX | {"score": 1},
+    ),
+    "images without a finding": (
+        [{"Image Index": f"{ONE}.png", "Finding Label": "Edema", "bbox": [8, 16, 24, 32]},
+         {"Image Index": f"{TWO}.png", "Finding Label": "No finding", "bbox": None}],
+        {},
+        BOX,
+    ),
+    "a box in the corner": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [0, 0, 1, 1]}], {}, BOX | {"box": [0, 0, 1, 1]}
+    ),
     "a written index": (
         [{"Unnamed: 0": i, "image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]}
          for i, one in enumerate([ONE])],
@@ -106,6 +136,30 @@ def test_boxes(world: World, case: str, as_frame: bool) -> None:
     (line,) = rb.convert(pd.DataFrame(rows) if as_frame else rows, world.folder, **options).predictions
     assert line.pop("box") == pytest.approx(expected["box"])
     assert line == {name: value for name, value in expected.items() if name != "box"}
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "expected"),
+    [
+        ({"x": 0.25, "y": 0.5}, "point", [16, 24]),
+        ({"points": [[0.25, 0.5], [1, 0]]}, "points", [[16, 24], [64, 0]]),
+        ({"segmentation": [[0.25, 0.5, 0.5, 0.5, 0.5, 1]]}, "polygons", [[[16, 24], [32, 24], [32, 48]]]),
+        ({"polygons": [[[0.25, 0.5], [0.5, 0.5], [0.5, 1]]]}, "polygons", [[[16, 24], [32, 24], [32, 48]]]),
+    ],
+)
+def test_fractions_of_the_sides_of_an_image(world: World, row: Any, name: str, expected: Any) -> None:
+    rows = [{"image_id": ONE, "finding": "Edema", **row}]
+    (line,) = rb.convert(rows, world.folder, normalised=True).predictions
+    assert line[name] == expected
+    with pytest.raises(ArgumentError, match="for fractions of the image's sides, set `normalised`, got no coordinate"):
+        rb.convert(rows, world.folder)
+    mixed = [*rows, {"image_id": TWO, "finding": "Edema", "point": [20, 30]}]
+    assert len(rb.convert(mixed, world.folder).predictions) == 2
+
+
+def test_rows_of_no_finding_are_counted(world: World) -> None:
+    rows, options, _ = BOXES["images without a finding"]
+    assert "1 row of no finding mark nothing" in rb.convert(rows, world.folder, **options).notes
 
 
 def test_only_the_best_of_several_places_is_kept_with_a_note(world: World) -> None:
@@ -204,6 +258,16 @@ def test_probabilities(studies: tuple[Path, Path], tmp_path: Path, form: str) ->
     assert rb.lint(result.predictions, studies[0], split="test").ok
 
 
+def test_true_and_false_of_pandas_are_labels(studies: tuple[Path, Path], tmp_path: Path) -> None:
+    frame = chances()
+    frame[LABELS] = frame[LABELS] > 0.5
+    file = as_file(tmp_path / "called.csv", frame.to_csv(index=False))  # with the words True and False
+    result = rb.convert(file, studies[0], split="test")
+    assert result.lines == rb.convert(frame, studies[0], split="test").lines
+    first = frame.iloc[0]
+    assert result.lines[0] == {"study_id": first["study_id"], "labels": [name for name in LABELS if first[name]]}
+
+
 def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> None:
     frame = chances().rename(columns={"study_id": "file", **NAMES}).assign(sex="F")
     frame["file"] = [f"films/{one}.dcm" for one in frame["file"]]
@@ -266,6 +330,21 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "one column in two spellings": (
         [{"image_id": ONE, "finding": "Edema", "xmin": 1, "XMin": 2, "ymin": 2, "xmax": 3, "ymax": 9}], {},
         "must have the column `xmin` once, got xmin and XMin",
+    ),
+    "fractions": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": SHARES}], {},
+        "must have positions in pixels; for fractions of the image's sides, set `normalised`, "
+        "got no coordinate above 0.666",
+    ),
+    "a box of other names": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": {"a": 1, "b": 2}}], {}, """got ["{'a': 1, 'b': 2}"] in row 1"""
+    ),
+    "pandas' JSON of another orientation": (
+        {"columns": ["image_id"], "index": [0, 1], "data": [[ONE], [TWO]]}, {},
+        "such as `to_json(orient='records')` writes",
+    ),
+    "a detector's output without ids": (
+        [{"boxes": [[1, 2, 3, 4]], "labels": [1], "scores": [0.5]}], {}, "`ids` must be the ids of 1 images"
     ),
     "a number for a box": ([{"image_id": ONE, "finding": "Edema", "bbox": 5}], {}, "got [5] in row 1"),
     "half a point": (
