@@ -294,6 +294,7 @@ SECOND_WORLDS = (
     SecondWorld("second-excellent", noise=0.5, gap=0.8, readers=0.25, is_tuned=True, place=2.0),
     SecondWorld("second-chance", is_chance=True, place=-2.0),
     SecondWorld("second-clusters", noise=1.2, stays=(0.3, 1.1), place=0.3),
+    SecondWorld("second-stays", noise=1.2, stays=(0.3, 0.5), place=0.3),
     SecondWorld(
         "second-uneven",
         noise=1.0,

@@ -19,19 +19,23 @@ sum d**2``. These are few if a few patients decide the score.
   among n >= :data:`LEAST_OF_RARE`, and at most 0.466 / n if there are two. At these expected numbers, a Poisson
   variable is below one, and below two, in 0.92 of samples. Brown, Cai and DasGupta (2001) do the same with 0.95.
 * A macro of scores that do not go below 0 has the Wilson interval of its effective sample size, with t instead of the
-  normal quantile. The jackknife estimates the variance of a finding with few patients badly; for a rare finding without
-  errors, it is 0. So a finding's variance is ``c g(m) / n``. n is the number of its supporting patients, and g is ``m
-  (1 - m)``, or for F1 the variance of 2 TP / (2 TP + FP + FN) if TP is binomial among n patients. m is the finding's
-  score, shrunk towards the macro as if by :data:`PRIOR_UNITS` further patients. c is the design effect, the ratio of
-  the jackknife's variance to ``g(value) / n``, averaged with the design effect of all findings, which counts for
-  :data:`POOLED_FREEDOM` degrees of freedom. Covariances of findings come from the jackknife. Degrees of freedom of the
-  macro follow by Satterthwaite's formula. A variance of proportions is known no better than their number of errors: if
-  this number is Poisson with mean E, the variance has 2 E degrees of freedom. So a macro of proportions other than F1
-  has at most :data:`FREEDOM_PER_ERROR` degrees of freedom for each expected error; the expected number of errors is
-  ``sum n m (1 - m)``, and at least :data:`LEAST_ERRORS`. With few patients, F1 is too low on average, because 2 TP /
-  (2 TP + FP + FN) is concave in TP; the centre of the interval is raised by this bias, computed at m.
+  normal quantile. The jackknife estimates the variance of a finding with few patients badly; for a rare finding
+  without errors, it is 0. So a finding's variance is ``c g(m) / n``. n is the number of its supporting patients, and
+  g is ``m (1 - m)``, or for F1 the variance of 2 TP / (2 TP + FP + FN) if TP is binomial among n patients. m is the
+  finding's score, shrunk towards the macro as if by :data:`PRIOR_UNITS` further patients. c is the design effect, the
+  ratio of the jackknife's variance to ``g(value) / n``, averaged with the design effect of all findings, which counts
+  for :data:`POOLED_FREEDOM` degrees of freedom. For a mean such as IoU, n v / (g + v) replaces the ratio, because its
+  variance v is far below g / n. All pairs of findings have the same correlation, the mean of the jackknife's,
+  weighted by the weights that the findings' own design effects have; single covariances of rare findings are mostly
+  noise, and their sum is near 0 in too many samples. Degrees of freedom of the macro follow by Satterthwaite's
+  formula. A variance of proportions is known no better than their number of errors: if this number is Poisson with
+  mean E, the variance has 2 E degrees of freedom. So a macro of proportions other than F1 has at most
+  :data:`FREEDOM_PER_ERROR` degrees of freedom for each expected error; the expected number of errors is ``sum n m (1
+  - m)``, and at least :data:`LEAST_ERRORS`. With few patients, F1 is too low on average, because 2 TP / (2 TP + FP +
+  FN) is concave in TP; the centre of the interval is raised by this bias, computed at m.
 * A macro of a score without bounds, or with a scale that goes below 0, such as kappa or AC1, is ``value - bias +- t
-  se`` on its own scale. In this case, g is constant, and the bias is the mean of the findings' biases by the jackknife.
+  se`` on its own scale. In this case, g is constant, the bias is the mean of the findings' biases by the jackknife, and
+  t has at most the degrees of freedom of the macro's own jackknife, but at least :data:`LEAST_FREEDOM` of them.
   The scale of the macro of kappa begins at the mean of its findings' lowest kappas.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; or on its own scale if it has no bounds, such as a difference.
@@ -81,7 +85,7 @@ whose scale goes below 0; and IoU, or another mean of rows that are not 0 or 1.
 """
 LEAST_UNITS_IN_MACRO = 5
 """The same limit for every finding of a score that is derived from macros."""
-PRIOR_UNITS = 1.5
+PRIOR_UNITS = 2.0
 """Number of further patients with the macro's score by which a finding's score is shrunk for its variance in a macro.
 """
 POOLED_FREEDOM = 2.0
@@ -91,6 +95,8 @@ FREEDOM_PER_ERROR = 2.0
 LEAST_ERRORS = 2.0
 """Smallest number of expected errors for these degrees of freedom; without any error, Wilson's bounds do not need them.
 """
+LEAST_FREEDOM = 3.0
+"""Smallest number of degrees of freedom to which the jackknife of a macro itself limits t, if g is constant."""
 LEAST_EVEN = 0.7
 """Smallest :func:`even_share` for an interval if there are fewer than :data:`MANY_UNITS` patients. It is 0.80 if 1 to 7
 images are equally frequent, and at least 0.75 if no patient has more than 3."""
@@ -116,7 +122,7 @@ Z = NormalDist().inv_cdf(0.975)
 """Distance of a 95 % interval's bounds from the centre of a normal distribution, in standard errors."""
 _NO_SPREAD = 1e-12  # smaller differences between proportions of a scale are due to rounding
 _INSIDE = 1e-6  # where variances are proportional to p (1 - p), a value at an end of its scale is moved this far inside
-# Smallest proportion of a macro's variance that negative covariances may leave; a larger reduction is noise
+# Smallest proportion of a macro's variance that a negative correlation may leave; a larger reduction is noise
 _LEAST_PART = 0.25
 _RARE_EVENTS = 0.0, 0.08338, 0.46575, 0.99836
 _LOG_T = -0.0394592, 0.1168138, -0.0245318, -0.2607371, 0.1601912, 0.7064658, 1.2104212, 0.6729257
@@ -375,9 +381,8 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
     width = high - low if has_shares else 1.0
     n, k, behind = len(evidence.left_out), len(averaged), np.maximum(evidence.n_units[averaged], 1)
     left_out = evidence.left_out[:, averaged]
-    left_out = np.where(
-        np.isnan(left_out) | (behind == 1), values[averaged], left_out
-    )  # with only one patient, a finding has no deviation
+    # With only one patient, a finding has no deviation
+    left_out = np.where(np.isnan(left_out) | (behind == 1), values[averaged], left_out)
     centre = left_out.mean(axis=0)
     deviations = (left_out - centre) / width
     covariance = (n - 1) / n * deviations.T @ deviations
@@ -393,13 +398,20 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
         if evidence.of_overlap:
             of_value, of_likely = _f1_moments(shares, inf)[0], _f1_moments(likely, behind)[0]
     effects = variances * (behind - has_shares) / of_value  # the jackknife's variance of k of n is k (n - k) / (n - 1)
+    if has_shares and evidence.of_means:  # for IoU, the mean of g(value) is below g by far less than a proportion's
+        is_share = evidence.is_share[averaged]
+        effects = np.where(is_share, effects, variances * behind / (of_value + variances))
     pooled = (own * effects).sum() / max(own.sum(), 1)
     pooled = pooled if pooled > _NO_SPREAD or not has_shares else 1.0
     effects = (own * effects + POOLED_FREEDOM * pooled) / (own + POOLED_FREEDOM)
     steadied = effects * of_likely / behind
-    total = max(steadied.sum() + covariance.sum() - variances.sum(), _LEAST_PART * steadied.sum())
+    correlation = _common_correlation(covariance, own / (own + POOLED_FREEDOM))
+    total = (1 - correlation) * steadied.sum() + correlation * np.sqrt(steadied).sum() ** 2
     spread = (steadied**2 / (own + POOLED_FREEDOM)).sum()
     freedom = min(steadied.sum() ** 2 / spread, n - 1) if spread > 0 else inf
+    if not has_shares:
+        of_macro = float(standard_errors(left_out.mean(axis=1, keepdims=True))[1][0])
+        freedom = min(freedom, max(of_macro, LEAST_FREEDOM))
     is_of_shares = has_shares and not evidence.of_overlap and evidence.is_share[averaged].all()
     if is_of_shares:
         errors = float((behind * of_likely).sum())
@@ -408,7 +420,26 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
         bias = width * (effects * _f1_moments(likely, behind)[1]).sum() / k
     elif is_of_shares or (has_shares and evidence.of_means):
         bias = 0.0
-    return float(width * np.sqrt(total) / k), float(freedom), float(bias)
+    error = width * np.sqrt(max(total, _LEAST_PART * steadied.sum())) / k
+    return float(error), float(freedom), float(bias)
+
+
+def _common_correlation(covariance: FloatArray, weights: FloatArray) -> float:
+    """Return the mean correlation of all pairs of findings; a pair counts with the product of its findings' weights.
+
+    Findings without variance are left out.
+
+    Examples
+    --------
+    >>> _common_correlation(np.array([[4.0, 1, 0], [1, 1, 0], [0, 0, 0]]), np.array([1.0, 0.5, 1.0]))
+    0.5
+    """
+    errors = np.sqrt(np.diag(covariance))
+    own = np.where(errors > 0, weights, 0)
+    pairs = own.sum() ** 2 - (own**2).sum()
+    scaled = np.divide(weights, errors, out=np.zeros(errors.shape), where=errors > 0)
+    products = scaled @ covariance @ scaled - (own**2).sum()
+    return float(products / pairs) if pairs > 0 else 0.0
 
 
 def _f1_moments(f1: FloatArray, n: IntArray | float) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,9 @@ and a usual shape of the curve:
 c is a ratio of variances: the variance computed from the influences of patients (for AUROC, DeLong's with patients as
 clusters) divided by g at the score. With few patients, this ratio says little: it is 0 for a perfect ranking. So the
 ratio is averaged with 1, which counts for :data:`PRIOR_FREEDOM` degrees of freedom; the ratio's own degrees of freedom
-are the number of patients in the smaller class (for average precision, with the finding) minus 1.
+are the number of patients in the smaller class (for average precision, with the finding) minus 1. In a macro of AUROC,
+the weighted mean of the findings' ratios and of one further ratio of 1 replaces 1, because all findings together show
+how their variances compare with g.
 
 * The bounds of one finding's interval are the values that are 1.96 standard errors away from the score, with the
   variance at the bound.
@@ -130,14 +132,29 @@ class RankingEvidence:
             return area_variance(scores, positive, negative)
         return scores * (1 - scores) / positive
 
-    def _ratios(self, values: FloatArray) -> FloatArray:
-        """Return the ratio c of each group."""
+    def _ratios(self, values: FloatArray, common: float = 1.0) -> FloatArray:
+        """Return the ratio c of each group, averaged with the ratio `common`."""
+        ratios, weights = self._own_ratios(values)
+        averages: FloatArray = weights * ratios + (1 - weights) * common
+        return averages
+
+    def _own_ratios(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the ratio of variances of each group, and its weight in the average."""
         n, freedom = len(self.influences), np.maximum(self._sizes() - 1, 0)
         own = n / max(n - 1, 1) * (self.influences**2).sum(axis=0)
         inside = np.clip(values, 0.02, 1 - 1 / (4 * np.maximum(self.n_positive, 1)))
         ratios = np.where((values > 0) & (values < 1), own / self._variance(inside), 1.0)
-        steadied: FloatArray = (freedom * ratios + PRIOR_FREEDOM) / (freedom + PRIOR_FREEDOM)
-        return steadied
+        return ratios, freedom / (freedom + PRIOR_FREEDOM)
+
+    def _macro_ratios(self, values: FloatArray) -> FloatArray:
+        """Return the ratio c of each group in a macro.
+
+        For AUROC, it is averaged with the mean ratio of the macro's findings and of one further finding with ratio 1.
+        """
+        if self.metric != "auroc":
+            return self._ratios(values)
+        ratios, weights = (part[self.averaged] for part in self._own_ratios(values))
+        return self._ratios(values, float(((weights * ratios).sum() + 1) / (weights.sum() + 1)))
 
     def _single_ends(self, values: FloatArray) -> FloatArray:
         ratios = self._ratios(values)
@@ -158,7 +175,7 @@ class RankingEvidence:
         if not len(averaged):
             return np.full(2, np.nan)
         drawn = self._drawn_together(averaged)
-        variance, freedom = self._macro_variance(self._ratios(values) * self._variance(drawn), averaged)
+        variance, freedom = self._macro_variance(self._macro_ratios(values) * self._variance(drawn), averaged)
         at = drawn[averaged].mean()
         size = np.array([at * (1 - at) / variance])
         quantile = t_quantile(np.array([freedom]))
@@ -201,7 +218,7 @@ class RankingEvidence:
         own = ratios * self._variance(drawn)
         together = own
         if self.metric == "auroc" and len(averaged) > 1:
-            together = ratios * self._variance(self._drawn_together(averaged))
+            together = self._macro_ratios(values[1:]) * self._variance(self._drawn_together(averaged))
         macro, freedom = self._macro_variance(together, averaged) if len(averaged) else (np.nan, np.nan)
         return np.append(macro, own), np.append(freedom, np.maximum(sizes - 1, 0) + PRIOR_FREEDOM)
 

@@ -91,39 +91,40 @@ def macro_of_shares(
     variance: Callable[[float, float], float] = lambda p, n: p * (1 - p) / n,
     bias: Callable[[float, float], float] = lambda p, n: 0.0,
     errors_count: bool = False,
+    of_means: bool = False,
 ) -> list[float]:
     """Find where the score statistic of a macro equals the t quantile; variances as described for macros.
 
     `variance` and `bias` are those of the score among n patients if its true value is p. If `errors_count`, degrees of
-    freedom are at most twice the expected errors.
+    freedom are at most twice the expected errors. `of_means` is True for means such as IoU.
     """
     k, macro = len(statistics), sum(deleted(statistic)[0] for statistic in statistics) / len(statistics)
     values = [deleted(statistic)[0] for statistic in statistics]
-    likely = [(n * v + 1.5 * macro) / (n + 1.5) for v, n in zip(values, behind, strict=True)]
+    likely = [(n * v + 2 * macro) / (n + 2) for v, n in zip(values, behind, strict=True)]
     own = [0 if v in (0, 1) else n - 1 for v, n in zip(values, behind, strict=True)]
     ratios = [  # the jackknife's variance of k of n independent patients is k (n - k) / n**2 / (n - 1)
         0.0 if f == 0 else deleted(s)[1] ** 2 / (variance(v, 1e12) * 1e12 / n) * (n - 1) / n
         for s, v, n, f in zip(statistics, values, behind, own, strict=True)
     ]
+    if of_means:  # if c v (1 - v) / n is the variance S, and the mean of v (1 - v) is lower than the true one by S
+        of_all = zip(statistics, values, behind, own, strict=True)
+        ratios = [n / (1 + v * (1 - v) / deleted(s)[1] ** 2) if f else 0.0 for s, v, n, f in of_all]
     common = sum(f * r for f, r in zip(own, ratios, strict=True)) / sum(own)
     effects = [(f * r + 2 * common) / (f + 2) for f, r in zip(own, ratios, strict=True)]
     parts = [e * variance(m, n) for e, m, n in zip(effects, likely, behind, strict=True)]
     freedom = sum(parts) ** 2 / sum(v**2 / (f + 2) for v, f in zip(parts, own, strict=True))
     if errors_count:
         freedom = min(freedom, 2 * sum(n * m * (1 - m) for m, n in zip(likely, behind, strict=True)))
-    error = math.sqrt(sum(parts) + covariances_of(statistics)) / k
+    error = math.sqrt(sum(parts) + covariance_of_two(statistics, parts)) / k
     centre = macro - sum(e * bias(m, n) for e, m, n in zip(effects, likely, behind, strict=True)) / k
     return wilson(centre, centre * (1 - centre) / error**2, t.ppf(0.975, min(freedom, N_PATIENTS - 1)))
 
 
-def covariances_of(statistics: Sequence[Statistic]) -> float:
+def covariance_of_two(statistics: Sequence[Statistic], variances: Sequence[float]) -> float:
+    """Return what the correlation of two findings, that of the scores without each patient, adds to their variances."""
     values = [[s(np.flatnonzero(patient != PATIENTS)) for patient in range(N_PATIENTS)] for s in statistics]
-    return sum(
-        (N_PATIENTS - 1) / N_PATIENTS * sum((x - np.mean(a)) * (y - np.mean(b)) for x, y in zip(a, b, strict=True))
-        for i, a in enumerate(values)
-        for j, b in enumerate(values)
-        if i != j
-    )
+    constant = any(np.ptp(one) < 1e-12 for one in values)
+    return 0.0 if constant else 2 * float(np.corrcoef(*values)[0, 1]) * math.sqrt(variances[0] * variances[1])
 
 
 def f1_of(share: float) -> float:
@@ -160,11 +161,12 @@ def spread_of_macro(
         (f * m * v + pooled_freedom * pooled) / (f + pooled_freedom) / m
         for f, m, v in zip(own, behind, variances, strict=True)
     ]
-    covariances = covariances_of(statistics)
+    covariance = covariance_of_two(statistics, steadied)
     freedom = sum(steadied) ** 2 / sum(v**2 / (f + pooled_freedom) for v, f in zip(steadied, own, strict=True))
     value, bias = (sum(spread[i] for spread in spreads) / k for i in (0, 2))
-    error = math.sqrt(sum(steadied) + covariances) / k
-    return value, error, bias, min(freedom, N_PATIENTS - 1)
+    error = math.sqrt(sum(steadied) + covariance) / k
+    whole = deleted(lambda kept: sum(statistic(kept) for statistic in statistics) / k)[3]
+    return value, error, bias, min(freedom, N_PATIENTS - 1, max(whole, 3))
 
 
 def behind_of(finding: int) -> int:
@@ -204,7 +206,7 @@ def test_iou_has_a_score_interval_with_t(rng: np.random.Generator) -> None:
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     for i in (0, 1):
         assert interval(got, "mask_iou", f"f{i}") == pytest.approx(wilson_of(mean_of(values, i), of_t=True), abs=5e-4)
-    expected = macro_of_shares([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
+    expected = macro_of_shares([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)], of_means=True)
     assert interval(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 
@@ -328,7 +330,7 @@ def test_a_finding_at_an_end_of_the_scale_has_the_variance_of_a_score_nearer_to_
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     statistics = [mean_of(values, 0), lambda kept: 1.0]
-    expected = macro_of_shares(statistics, [behind_of(i) for i in (0, 1)])
+    expected = macro_of_shares(statistics, [behind_of(i) for i in (0, 1)], of_means=True)
     assert interval(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 

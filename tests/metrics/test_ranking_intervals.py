@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.stats import norm, t
 from sklearn.metrics import average_precision_score, roc_auc_score
 from statsmodels.stats.proportion import proportion_confint
 
@@ -107,6 +107,40 @@ def test_a_macro_of_two_like_findings_is_narrower_than_each() -> None:
         widths = [got[name].high - got[name].low for name in (MACRO, "finding 0", "finding 1")]
         assert widths[0] < 0.9 * np.mean(widths[1:])
         assert got[MACRO].low < got[MACRO].value < got[MACRO].high
+
+
+def influences(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """DeLong's structural components of every study, each divided by the size of its class."""
+    wins = (scores[:, None] > scores) + 0.5 * (scores[:, None] == scores)
+    area = roc_auc_score(present, scores)
+    of_positive, of_negative = wins[:, ~present].mean(1) - area, wins[present].mean(0) - area
+    return np.where(present, of_positive / present.sum(), of_negative / (~present).sum())
+
+
+def test_bounds_of_a_macro_of_areas() -> None:
+    """Each finding's ratio is averaged with that of both findings and of one further finding with the ratio 1."""
+    columns = [column(12, 48, 9), column(30, 30, 10, skill=2.5)]
+    areas, sizes = [roc_auc_score(present, scores) for scores, present in columns], np.array([12, 30])
+    own = [
+        delong(scores, present) / newcombe(min(area, 1 - 1 / (4 * present.sum())), present.sum(), (~present).sum())
+        for (scores, present), area in zip(columns, areas, strict=True)
+    ]
+    weights = (sizes - 1) / (sizes - 1 + 12)
+    ratios = weights * own + (1 - weights) * ((weights * own).sum() + 1) / (weights.sum() + 1)
+    common = ((sizes * areas).sum() + 0.5) / (sizes.sum() + 1)
+    drawn = (sizes * areas + common) / (sizes + 1)
+    parts = ratios * [newcombe(x, m, 60 - m) for x, m in zip(drawn, sizes, strict=True)]
+    one, other = (influences(*each) for each in columns)
+    variance = (parts.sum() + 2 * 60 / 59 * one @ other) / 4
+    freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1 + 12)).sum()
+    macro, quantile = np.mean(areas), t.ppf(0.975, freedom)
+    size = drawn.mean() * (1 - drawn.mean()) / variance
+    bounds = [
+        brentq(lambda x: (macro - x) ** 2 - quantile**2 * x * (1 - x) / size, *between)
+        for between in ((1e-9, macro), (macro, 1 - 1e-9))
+    ]
+    got = estimates("auroc", *zip(*columns, strict=True))[MACRO]
+    assert (got.low, got.high) == pytest.approx(bounds, abs=1e-5)
 
 
 def test_copies_of_a_finding_have_its_interval_as_their_macro() -> None:
