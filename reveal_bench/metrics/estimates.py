@@ -216,7 +216,13 @@ def figures_of_losses(
         blocks=blocks_of_counts(n_units, resampling),
     )
     n_units_of_rarer, without = units_of_both(references, units), means.left_out()
-    averaged, bounds = np.arange(n_labels), bounds_of("log_loss")
+    support = evidence_of_groups(
+        macro_first(without),
+        n_units_of_rarer,
+        averaged=np.arange(n_labels),
+        bounds=bounds_of("log_loss"),
+        is_uneven=has_uneven_rows(means.rows),
+    )
     return Figures(
         means.values,
         means.replicates,
@@ -225,7 +231,7 @@ def figures_of_losses(
         weights=means.rows,
         behind=n_units_of_rarer,
         parts=means.ratio_parts(),
-        support=evidence_of_groups(macro_first(without), n_units_of_rarer, averaged=averaged, bounds=bounds),
+        support=support,
     )
 
 
