@@ -19,18 +19,17 @@ if TYPE_CHECKING:
         Confidence,
         DetectorCurves,
         FindingCurves,
-        MapScores,
         PixelStatistics,
         confidence,
         curves,
         pixels,
-        score_maps,
     )
     from reveal_bench.api.bench import Bench, load
     from reveal_bench.api.comparison_tables import Comparisons, Ranking
     from reveal_bench.api.conversion import Conversion, convert
     from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
     from reveal_bench.api.inputs import lint
+    from reveal_bench.api.map_scores import MapScores, score_maps
     from reveal_bench.api.operating import OperatingPoints, ThresholdTuning, operating_points, tune_thresholds
     from reveal_bench.api.pages import WrittenReport, report
     from reveal_bench.api.reader_agreement import Agreement, agreement
@@ -49,12 +48,12 @@ if TYPE_CHECKING:
 _NAMES = {
     "accumulator": ("Accumulator",),
     "analyses": (
-        "Confidence", "DetectorCurves", "FindingCurves", "MapScores", "PixelStatistics", "confidence", "curves",
-        "pixels", "score_maps",
+        "Confidence", "DetectorCurves", "FindingCurves", "PixelStatistics", "confidence", "curves", "pixels",
     ),
     "bench": ("Bench", "load"),
     "conversion": ("Conversion", "convert"),
     "inputs": ("lint",),
+    "map_scores": ("MapScores", "score_maps"),
     "heat_maps": ("saliency", "tune_gates", "tune_saliency"),
     "operating": ("OperatingPoints", "ThresholdTuning", "operating_points", "tune_thresholds"),
     "pages": ("WrittenReport", "report"),

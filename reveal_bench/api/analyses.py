@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,7 @@ from reveal_bench.analyses.confidence import CalibrationResult, judge_confidence
 from reveal_bench.analyses.operating import confidences_of_decisions
 from reveal_bench.analyses.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, count_below, label_curves, reader_points
-from reveal_bench.api.bench import AnyBench, as_asked_bench, as_whole_bench
-from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
+from reveal_bench.api.bench import AnyBench, as_asked_bench
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import once, score_inputs, score_reader
@@ -20,14 +19,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.scored import Curve, Curves
-from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.calibration import Binning
 from reveal_bench.metrics.intervals import Estimate, Resampling, as_record
-from reveal_bench.metrics.map_scores import TOLERANCE
-from reveal_bench.metrics.scales import ends_text, groups_text, value_text
-from reveal_bench.saliency_maps.scores import MapRows
-from reveal_bench.saliency_maps.scores import score_maps as rows_of_maps
 from reveal_bench.words import interval_text, number_text, percent_interval, percent_number, with_interval
 
 if TYPE_CHECKING:
@@ -504,89 +498,3 @@ def pixels(
     records = list(opened.kind.data.read_references(opened.dataset, opened.split))
     statistics = pixel_statistics(scored.report.predictions, records, scored.rows.groups)
     return PixelStatistics(scored, statistics)
-
-
-@dataclass(frozen=True, repr=False)
-class MapScores(TableResult):
-    """Threshold-free scores of heat maps.
-
-    Attributes
-    ----------
-    title : the maps and the split, in words
-    rows : scores of each map
-    estimates : macros, then findings, with 95% intervals by the jackknife over patients
-    """
-
-    title: str
-    rows: MapRows
-    estimates: Sequence[Estimate]
-
-    @property
-    def caption(self) -> str:
-        """Predictions, split and method."""
-        return self.title
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """Unrounded values of every estimate."""
-        return [asdict(one) for one in self.estimates]
-
-    def printed_rows(self) -> list[dict[str, str]]:
-        """Return macros first, then the findings, in percent."""
-        return [
-            {
-                "metric": METRICS[one.metric].title,
-                "finding": one.finding,
-                "value": value_text(one.metric, one.value),
-                "95% interval": ends_text(one.metric, one.low, one.high),
-                "n": groups_text(one.metric, one.n) if one.finding == MACRO else str(one.n),
-            }
-            for one in sorted(self.estimates, key=lambda one: one.finding != MACRO)  # stable
-        ]
-
-
-def score_maps(
-    maps: Maps,
-    bench: AnyBench,
-    *,
-    split: str | None = None,
-    tolerance: float = TOLERANCE,
-    in_mm: bool = False,
-    names: Sequence[str] = (),
-    n_processes: int = 1,
-    progress: Callable[..., None] | None = None,
-) -> MapScores:
-    """Score heat maps without thresholds: pointing game with a tolerance, energy inside, average precision of pixels.
-
-    Parameters
-    ----------
-    maps, names, progress : as in :func:`saliency`
-    bench, split : a split with references
-    tolerance : tolerance of the pointing game in pixels, or in mm with `in_mm`
-    n_processes : number of processes that read maps
-
-    Raises
-    ------
-    ArgumentError
-        If an argument breaks its rule, or the maps do not fit the split.
-    ValueError
-        If a map is damaged; the message names its file.
-    """
-    opened = as_whole_bench(bench, split)
-    manifest = asked_of(opened)
-    files = found_maps(maps, manifest, names)
-    records = list(opened.kind.data.read_references(opened.dataset, manifest.split))
-    rows = rows_of_maps(files, records, tolerance=tolerance, in_mm=in_mm, n_processes=n_processes, progress=progress)
-    everybody = sorted({record.patient_id for record in records})
-    estimates = []
-    for metric, values in rows.values.items():
-        own: dict[str, Any] = {"findings": rows.findings, "patients": rows.patients, "all_patients": everybody}
-        estimates += estimate_cases(metric, METRICS[metric].version, values, **own)
-    place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
-    missing = f"; {rows.n_missing:,} questions without a map are misses" if rows.n_missing else ""
-    unit = "mm" if in_mm else "pixels"
-    title = (
-        f"{name_of(maps, 'maps')} on {place}: threshold-free scores of maps, hits within {tolerance:g} {unit}, "
-        f"95% intervals by the jackknife over patients{missing}"
-    )
-    return MapScores(title, rows, estimates)

@@ -1,4 +1,4 @@
-"""Commands for heat maps: make a prediction file, or score maps without thresholds."""
+"""Commands for heat maps: make a prediction file, or score the maps."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def score_maps(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score heat maps without thresholds: hits within a tolerance, energy inside, average precision of pixels."""
+    """Score heat maps: tolerant hits, energy, pixel AP per image and pooled, and phrase grounding's IoU and CNR."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)

@@ -245,6 +245,18 @@ _ROWS = (
     _localization("pixel_average_precision", "Pixel average precision", "reference mask empty", _SKLEARN,
                   "mean, over pixels of the reference, of the precision among all pixels with at least the same value",
                   "scikit-learn", "map_scores.pixel_average_precision"),
+    _localization("pooled_pixel_ap", "PxAP, pooled", "no pixel in any reference",
+                  "Choe et al. 2020: all images of a finding",
+                  "average precision of the pixels of all images together, each map scaled from its minimum to its "
+                  "maximum, at thresholds 0, 0.001, ..., 1", "a plain loop",
+                  "map_scores.pooled_pixel_average_precision"),
+    _localization("grounding_iou", "mIoU at 0.1 to 0.5", "reference mask empty", "BioViL (Boecking et al. 2022)",
+                  "mean IoU of the pixels above 0.1, 0.2, 0.3, 0.4 and 0.5 on the map's own scale", "a plain loop",
+                  "map_scores.grounding_iou"),
+    replace(_localization("contrast_to_noise", "CNR", "reference empty or whole image; no variance on either side",
+                          "BioViL (Boecking et al. 2022)", "|mean inside - mean outside| / sqrt(variance inside + "
+                          "variance outside); 0 for a constant map", "a plain loop", "map_scores.contrast_to_noise"),
+            high=inf),
     _localization("dice", "Dice", "both masks empty", "Dice 1945", "2 area(A and B) / (area(A) + area(B))",
                   "dense masks", "mask_agreement.dice", symmetric=True),
     _localization("siim_dice", "SIIM-ACR Dice", "never", "SIIM-ACR challenge 2019: mean over all images",

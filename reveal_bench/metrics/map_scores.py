@@ -6,20 +6,28 @@ A map covers the whole image as in :mod:`reveal_bench.metrics.heat_maps`; a refe
 Scores are NaN if the reference is empty.
 
 Sources: energy-based pointing game: Wang et al. 2020 (Score-CAM); tolerance of 15 pixels: Fong, Patrick and Vedaldi
-2019 (TorchRay); average precision: :func:`reveal_bench.metrics.labels.average_precision` with pixels as cases.
+2019 (TorchRay); average precision: :func:`reveal_bench.metrics.labels.average_precision` with pixels as cases, and
+pooled over images: Choe et al. 2020 (CVPR), PxAP; contrast-to-noise ratio and IoU at thresholds of phrase grounding:
+Boecking et al. 2022 (BioViL, MS-CXR), whose maps are similarities from -1 to 1.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray
-from reveal_bench.metrics.heat_maps import at_size, largest_point
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.metrics.agreement import divide
+from reveal_bench.metrics.heat_maps import at_size, largest_point, scaled
 
 TOLERANCE = 15.0
 """Tolerance in pixels, as in TorchRay's pointing game."""
+GROUNDING_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""Thresholds of :func:`grounding_iou`, as in BioViL."""
+_LEVELS = np.append(np.arange(0, 1, 0.001), 1.0)  # the thresholds of the published code of PxAP
 
 
 def tolerant_hit(
@@ -98,3 +106,73 @@ def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> fl
     true = np.cumsum(is_inside)[lasts]
     precision = true / (lasts + 1)
     return float((np.diff(true, prepend=0) * precision).sum() / true[-1])
+
+
+def contrast_to_noise(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
+    """Return the contrast-to-noise ratio: |mean inside - mean outside| / sqrt(both variances).
+
+    The difference has no sign, so a map that is low inside scores as high as its negative. A constant map scores 0.
+    NaN if the reference is the whole image, or the map is constant on both sides with different values.
+
+    Examples
+    --------
+    >>> contrast_to_noise([[1.0, 3.0, 0.0, 0.0]], np.array([[True, True, False, False]]))  # 2 / sqrt(1 + 0)
+    2.0
+    """
+    fine = at_size(heat_map, (reference.shape[0], reference.shape[1])).astype(np.float64)
+    inside, outside = fine[reference], fine[~reference]
+    if not len(inside) or not len(outside):
+        return float("nan")
+    contrast, noise = abs(inside.mean() - outside.mean()), np.sqrt(inside.var() + outside.var())
+    return float(contrast / noise) if noise > 0 else 0.0 if contrast == 0 else float("nan")
+
+
+def grounding_iou(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
+    """Return the mean IoU of the masks above 0.1, 0.2, ..., 0.5 on the map's own scale, which is not changed.
+
+    Examples
+    --------
+    >>> grounding_iou([[0.9, 0.35, 0.0]], np.array([[True, False, False]]))  # (3 / 2 + 2) / 5
+    0.7
+    """
+    if not reference.any():
+        return float("nan")
+    fine = at_size(heat_map, (reference.shape[0], reference.shape[1]))
+    masks = [fine > np.float32(threshold) for threshold in GROUNDING_THRESHOLDS]
+    return float(np.mean([(mask & reference).sum() / (mask | reference).sum() for mask in masks]))
+
+
+def pooled_pixel_average_precision(heat_maps: Sequence[npt.ArrayLike], references: Sequence[BoolArray]) -> float:
+    """Return PxAP: the average precision of the pixels of all images together, over a thousand thresholds.
+
+    Each map is scaled to [0, 1] from its minimum to its maximum, so the pixels of different images are compared.
+
+    Returns
+    -------
+    float, NaN if no reference has a pixel
+
+    Examples
+    --------
+    >>> maps, references = [[[0, 1]], [[0, 0.5, 1]]], [np.array([[False, True]]), np.array([[False, True, False]])]
+    >>> round(pooled_pixel_average_precision(maps, references), 3)  # (1 / 2 + 2 / 3) / 2
+    0.583
+    """
+    if len(heat_maps) != len(references):
+        raise ArgumentError("heat_maps", f"must have the length of `references` ({len(references)})", len(heat_maps))
+    counts = [pixel_counts(*pair) for pair in zip(heat_maps, references, strict=True)]
+    return float(average_precision_of(np.sum(counts, axis=0))) if counts else float("nan")
+
+
+def pixel_counts(heat_map: npt.ArrayLike, reference: BoolArray) -> IntArray:
+    """Return how many pixels outside and inside the reference are at each level of the scaled map, (2, 1001)."""
+    fine = scaled(at_size(heat_map, (reference.shape[0], reference.shape[1])))
+    levels = np.searchsorted(_LEVELS, fine, side="right") - 1
+    return np.stack([np.bincount(levels[side], minlength=len(_LEVELS)) for side in (~reference, reference)])
+
+
+def average_precision_of(counts: IntArray) -> FloatArray:
+    """Return PxAP of :func:`pixel_counts`, or of sums of them, (..., 2, 1001) to (...)."""
+    false, true = np.moveaxis(counts[..., ::-1].cumsum(axis=-1), -2, 0)
+    gained = np.diff(true, axis=-1, prepend=0)
+    precision = true / np.maximum(true + false, 1)
+    return divide((gained * precision).sum(axis=-1), true[..., -1].astype(np.float64))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isfunction
 from math import inf
 from typing import Any
@@ -20,7 +20,7 @@ import pytest
 
 from reveal_bench.masks import encode_mask, pack_masks
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
-from reveal_bench.saliency_maps.scores import MAP_METRICS
+from reveal_bench.saliency_maps.scores import MAP_METRICS, POOLED
 
 Array = npt.NDArray[np.float64]
 Data = tuple[list[Any], list[Any]]
@@ -30,7 +30,7 @@ NOT_METRICS = {
     "localization": {"cell_coverage", "chance_among", "hit_cells", "hits_among"},
     "pixelwise": {"shared_areas"},
     "labels": {
-        "apply_thresholds", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
+        "apply_thresholds", "check_pair", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
         "lowest_mcc", "mcc_from_sums", "ranking_influences", "ranking_parts", "ranking_replicates",
         "ratio_from_sums", "ratio_parts", "tables_from_sums",
     },
@@ -218,6 +218,10 @@ def each_map(function: Callable[..., Any], maps: Sequence[Any], references: Sequ
     )
 
 
+def call_pooled(function: Callable[..., Any], maps: Sequence[Any], references: Sequence[Any]) -> Any:
+    return function([np.asarray(one, float) for one in maps], [np.asarray(one, bool) for one in references])
+
+
 def adapter(metric: Metric) -> Adapter:
     """Return the adapter by name if a metric differs from its family, else by family."""
     of_maps = Adapter(
@@ -247,6 +251,8 @@ def adapter(metric: Metric) -> Adapter:
             worst=lambda references: [np.add(box, [100, 0, 0, 0]) for box in references],
         ),
         **dict.fromkeys(MAP_METRICS, of_maps),
+        "grounding_iou": replace(of_maps, best=lambda references: [np.asarray(mask, float) for mask in references]),
+        POOLED: replace(of_maps, call=call_pooled, per_case=False),
         "surface_distance": Adapter(masks, lambda f, a, b: f(pack(a), pack(b)), per_case=True),
         "average_precision": Adapter(SCORES.draw, SCORES.call, relabel=SCORES.relabel, best=SCORES.best),
         "auroc": SCORES,
@@ -366,6 +372,7 @@ def test_symmetry_is_as_declared(metric: Metric, rng: np.random.Generator) -> No
         "average_precision",
         "log_loss",
         *MAP_METRICS,
+        POOLED,
     ):
         assert not metric.symmetric  # its two inputs are of different kinds, or it has one
         return
@@ -378,7 +385,8 @@ def test_symmetry_is_as_declared(metric: Metric, rng: np.random.Generator) -> No
         assert not all(same)
 
 
-@each(lambda metric: metric.better != "neither" and metric.family != "ordinal")
+# The best contrast-to-noise ratio is infinite, and a pooled map of a whole reference is constant
+@each(lambda m: m.better != "neither" and m.family != "ordinal" and m.name not in ("contrast_to_noise", POOLED))
 def test_perfect_and_worst_predictions(metric: Metric, rng: np.random.Generator) -> None:
     best, worst = (metric.high, metric.low) if metric.better == "higher" else (metric.low, metric.high)
     how = adapter(metric)

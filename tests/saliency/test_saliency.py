@@ -471,6 +471,11 @@ def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, t
     values = {row["metric"]: row["value"] for row in result.records if row["finding"] == "macro"}
     hits = {"tolerant_hit": 0.7, "energy_inside": 0.05, "pixel_average_precision": 0.3}
     assert all(least < values[metric] <= 1 for metric, least in hits.items())
+    assert values["contrast_to_noise"] > 0.5
+    assert 0 < values["grounding_iou"] < 1
+    pooled = [row for row in result.records if row["metric"] == "pooled_pixel_ap"]
+    assert all(0.2 < row["value"] <= 1 for row in pooled)
+    assert pooled[0]["low"] < pooled[0]["value"] < pooled[0]["high"]
     exact = rb.score_maps(folder_of_maps, world.folder, split="released", tolerance=0)
     call("saliency", folder_of_maps, world.folder, "--out", tmp_path / "points.jsonl", "--threshold", "none")
     scored = rb.score(tmp_path / "points.jsonl", world.folder, n_resamples=1)
