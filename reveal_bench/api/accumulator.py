@@ -6,10 +6,20 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
+from reveal_bench.api.batches import (
+    array_of,
+    check_cells,
+    check_shape,
+    detector_rows,
+    is_detector_output,
+    is_table,
+    named_table,
+)
 from reveal_bench.api.bench import AnyBench, as_bench, load
-from reveal_bench.api.conversion import convert, detector_rows, is_detector_output
+from reveal_bench.api.conversion import convert
+from reveal_bench.api.inputs import IdTexts, with_id_column
 from reveal_bench.api.score_tables import Scores
 from reveal_bench.api.scoring import score
 from reveal_bench.arguments import ArgumentError
@@ -66,25 +76,41 @@ class Accumulator:
         ----------
         predictions : with `ids`, an array or tensor (n, n_findings) of probabilities in the order of
             ``bench.findings``, or the boxes, labels and scores of a torchvision detector for each image, which may be
-            empty; without `ids`, a list of lines of a prediction file, or a mapping of ids to answers
-        ids : ids of the studies or images in the batch
+            empty; without `ids`, a list of lines of a prediction file, or a mapping of ids to answers. A DataFrame, or
+            a mapping of findings to columns with `ids`, is read by its names
+        ids : ids of the studies or images in the batch, as text or as numbers; those of a DataFrame must be equal, if a
+            column or its index has them
 
         Raises
         ------
         ArgumentError
             If `predictions` do not fit `ids` or the benchmark.
         """
-        if ids is None:
-            self._lines += self._lines_of(predictions)
-        elif is_detector_output(predictions):
-            rows = detector_rows(predictions, ids, self._bench.kind.key)
+        if ids is not None and is_detector_output(predictions):
+            rows = detector_rows(predictions, ids, self._whole)
             self._images.update(ids)
             if rows:
                 done = convert(rows, self._whole, boxes="xyxy", categories=self._categories)
                 self._lines += done.lines
+        elif is_table(predictions) or (ids is not None and isinstance(predictions, Mapping)):
+            is_numbered = isinstance(getattr(predictions, "columns", None), pd.RangeIndex)
+            labels = self._bench.findings if is_numbered else None
+            self._lines += self._table_lines(
+                named_table(predictions, self._whole, "predictions", labels=labels, ids=ids)
+            )
+        elif ids is None:
+            self._lines += self._lines_of(predictions)
         else:
-            done = convert(_array_of(predictions), self._whole, labels=self._bench.findings, ids=ids)
-            self._lines += done.lines
+            array, findings = array_of(predictions), list(self._bench.findings)
+            check_shape(array, "predictions", len(findings), ids)
+            table = pd.DataFrame(array, columns=findings)
+            self._lines += self._table_lines(named_table(table, self._whole, "predictions", ids=ids))
+
+    def _table_lines(self, frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
+        frame = with_id_column(frame, IdTexts(self._whole, "predictions"))
+        if self._bench.kind.key in frame and set(self._whole.info.findings) & set(frame):
+            check_cells(frame, self._whole, "predictions")
+        return convert(frame, self._whole, categories=self._categories or None).lines
 
     def _lines_of(self, predictions: Any) -> Sequence[Mapping[str, Any]]:
         if isinstance(predictions, Mapping):
@@ -112,14 +138,3 @@ class Accumulator:
     def reset(self) -> None:
         """Remove all predictions, for the next epoch."""
         self._lines, self._images = [], set()
-
-
-def _array_of(predictions: Any) -> Any:
-    """Return the array of a tensor; numpy has no bfloat16, whose values a float has without loss."""
-    tensor = predictions.detach().cpu() if hasattr(predictions, "detach") else predictions
-    try:
-        return np.asarray(tensor)
-    except TypeError:
-        if not hasattr(tensor, "float"):
-            raise
-        return np.asarray(tensor.float())

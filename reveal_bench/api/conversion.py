@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
+from reveal_bench.api.batches import array_rows, detector_rows, is_detector_output, is_table, named_table
 from reveal_bench.api.bench import AnyBench, Bench, as_whole_bench
 from reveal_bench.api.inputs import frame_of, is_given
 from reveal_bench.api.result_table import TableResult
@@ -100,7 +99,8 @@ def convert(
     categories : names of categories by number: a mapping, or a list whose numbers start at `first_category`
     columns : column in the table -> its meaning: "finding", "probability", "score", "reader", the id column of the
         benchmark, a finding ...
-    labels, ids : names of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision
+    labels, ids : names of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision. A table has
+        its own: `labels` must then equal its column names, and `ids` its column or index of ids, if it has them
     boxes : meaning of the four numbers of a box: "xywh" as in COCO, "xyxy" or "cxcywh"; only needed unless columns are
         named, such as xmin and xmax
     normalised : True if coordinates are fractions of the image's sides
@@ -118,8 +118,10 @@ def convert(
     opened = as_whole_bench(bench, split)
     if form != "table":
         return _drawn(source, opened, form, reader)
+    if is_table(source) and (ids is not None or labels is not None):
+        source, labels, ids = named_table(source, opened, "source", labels=labels, ids=ids), None, None
     if labels is None and is_detector_output(source):
-        source, boxes = detector_rows(source, ids, opened.kind.key), "xyxy"
+        source, boxes = detector_rows(source, ids, opened), "xyxy"
     named, images, sizes = _names(instances, categories, first_category)
     policy = LabelPolicy(blank, uncertain)
     if labels is None:
@@ -129,7 +131,7 @@ def convert(
     else:
         if reader is not None:
             raise ArgumentError("reader", "must be omitted, because an array has no readers", repr(reader))
-        rows = _array_rows(source, labels, ids)
+        rows = array_rows(source, labels, ids)
         columns = {"id": opened.kind.key, **(columns or {})}
         reading = Reading(columns, leave_out_unknown=leave_out_unknown, policy=policy)
     elsewhere = partial(ids_of_other_splits, opened.folder, opened.split)
@@ -184,60 +186,6 @@ def _names(
         numbered = categories if isinstance(categories, Mapping) else dict(enumerate(categories, start=first_category))
         named = {int(number): name for number, name in numbered.items()}
     return named, images, sizes
-
-
-_DETECTOR_FIELDS = ("boxes", "labels", "scores")
-
-
-def is_detector_output(source: Any) -> bool:
-    """Return True for a torchvision detector's output: a dictionary with boxes, labels and scores for each image."""
-    outputs = list(source.values()) if isinstance(source, Mapping) else source
-    return (
-        isinstance(outputs, list | tuple)
-        and bool(outputs)
-        and all(isinstance(one, Mapping) and set(_DETECTOR_FIELDS) <= set(one) for one in outputs)
-    )
-
-
-def detector_rows(source: Any, ids: Sequence[Any] | None, key: str) -> list[dict[str, Any]]:
-    """Return a row for each box of a torchvision detector, whose boxes have two corners.
-
-    Parameters
-    ----------
-    source : see :func:`is_detector_output`
-    ids : ids of the images, unless `source` is a mapping of ids or each output has its own under `key`
-    key : name of the column with ids
-    """
-    if isinstance(source, Mapping):
-        ids, source = list(source), list(source.values())
-    if ids is None and all(key in output for output in source):
-        ids = [output[key] for output in source]
-    if ids is None or len(ids) != len(source):
-        raise ArgumentError("ids", f"must be the ids of {len(source)} images", None if ids is None else len(ids))
-    return [
-        {key: one, "category_id": label, "bbox": box, "score": score}
-        for one, output in zip(ids, source, strict=True)
-        for box, label, score in zip(*(_listed(output[name]) for name in _DETECTOR_FIELDS), strict=True)
-    ]
-
-
-def _listed(values: Any) -> list[Any]:
-    return list(values.tolist() if hasattr(values, "tolist") else values)
-
-
-def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -> list[dict[str, Any]]:
-    array = np.asarray(source)
-    if ids is None:
-        raise ArgumentError("ids", "must be given with `labels`: the id of every row of the array", None, ("labels",))
-    if array.shape != (len(ids), len(labels)):
-        rule = f"must have a row for each of {len(ids)} ids and a column for each of {len(labels)} labels"
-        raise ArgumentError("source", rule, f"shape {array.shape}")
-    columns = [name for name in labels if name]  # torchxrayvision names untrained outputs ""
-    places = [i for i, name in enumerate(labels) if name]
-    return [
-        {"id": one, **dict(zip(columns, values[places].tolist(), strict=True))}
-        for one, values in zip(ids, array, strict=True)
-    ]
 
 
 def rows_of(source: Any, known: Collection[str] = (), *, keep_blank: bool = False) -> list[dict[str, Any]]:

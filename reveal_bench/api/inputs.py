@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.score import ScoredFile, lint_file
+from reveal_bench.evaluation.score import ScoredFile, ids_of_other_splits, lint_file
 from reveal_bench.kinds.folder import WHOLE_SPLIT
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
@@ -139,7 +139,7 @@ def _written(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str]:
         inputs = inputs.predictions
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_parquet"):
         return _written_table(inputs, bench, argument)
-    ids = _IdTexts(bench, argument)
+    ids = IdTexts(bench, argument)
     if isinstance(inputs, Mapping):
         lines = [line for key, answer in inputs.items() for line in kind.predictions.entries(ids.text(key), answer)]
         return _jsonl(lines, argument), "mapping"
@@ -157,7 +157,7 @@ def _written(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str]:
     return _jsonl([kind.predictions.entry(row) for row in rows], argument), "list"
 
 
-class _IdTexts:
+class IdTexts:
     """Ids of a split as text, if a table has them as numbers."""
 
     def __init__(self, bench: Bench, argument: str) -> None:
@@ -193,6 +193,10 @@ class _IdTexts:
             return value
         text = id_of_number(value, self._numbered)
         if text is None:
+            elsewhere = ids_of_other_splits(self._bench.folder, self._bench.split)
+            if home := elsewhere.get(id_of_number(value, ids_by_number(elsewhere)) or ""):
+                rule = f"must have ids of split {self._bench.split!r}"
+                raise ArgumentError(self._argument, rule, f"{value}, which belongs to split {home!r}")
             rule = f"must have `{self.key}` as text, such as {next(iter(self._ids), 'none')!r}: {ADVICE}"
             raise ArgumentError(self._argument, rule, f"the number {value}")
         return text
@@ -208,8 +212,8 @@ def _written_table(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kind, ids = bench.kind, _IdTexts(bench, argument)
-    source = inputs if isinstance(inputs, pa.Table) else _with_id_column(frame_of(inputs, argument), ids)
+    kind, ids = bench.kind, IdTexts(bench, argument)
+    source = inputs if isinstance(inputs, pa.Table) else with_id_column(frame_of(inputs, argument), ids)
     names = source.column_names if isinstance(source, pa.Table) else list(source)
     if kind.key in names and set() < set(names) - {kind.key} <= set(bench.info.findings):
         return _written_columns(source, kind, ids, argument), "parquet"
@@ -257,14 +261,14 @@ def frame_of(inputs: Any, argument: str) -> pd.DataFrame:
     return frame.set_axis([name if isinstance(name, str) else repr(name) for name in frame.columns], axis="columns")
 
 
-def _with_id_column(frame: pd.DataFrame, ids: _IdTexts) -> pd.DataFrame:
+def with_id_column(frame: pd.DataFrame, ids: IdTexts) -> pd.DataFrame:
     """Return a table with the ids of its unnamed index, as in ``pd.DataFrame(scores, index=ids)``, in a column."""
     if ids.key not in frame and len(frame) and all(map(ids.has, frame.index)):
         return frame.rename_axis(ids.key).reset_index()
     return frame
 
 
-def _written_columns(source: pa.Table | pd.DataFrame, kind: AnyKind, ids: _IdTexts, argument: str) -> bytes:
+def _written_columns(source: pa.Table | pd.DataFrame, kind: AnyKind, ids: IdTexts, argument: str) -> bytes:
     """Return the content of a prediction file with a table that has a column per finding."""
     import pyarrow as pa
 

@@ -33,7 +33,7 @@ from reveal_bench.exchange.challenge_tables import BOXES, MASK, NO_FINDING, chal
 from reveal_bench.exchange.row_places import BOX_COLUMNS, PLACES, BoxForm, RowPlaces, number_from
 from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
+from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of, plain_value
 from reveal_bench.words import count_text
 
 _ID_NAMES = ("image_id", "study_id", "task_id", "file_name", "filename", "image", "image_path", "path", "file", "id",
@@ -473,8 +473,7 @@ class _Reader:
 
 def _plain_name(value: Any) -> Any:
     """Return a name or number unchanged, and any other value as text that matches no name."""
-    if hasattr(value, "item") and getattr(value, "size", 1) == 1:
-        value = value.item()
+    value = plain_value(value)
     return value if isinstance(value, str | int | float) or value is None else repr(value)
 
 

@@ -66,7 +66,11 @@ def _number_hint(name: str, known: Collection[str]) -> str:
         return ""
     same = [one for length in range(1, _SEARCHED_DIGITS) if (one := digits.zfill(length)) in known]
     near = list(dict.fromkeys(same))
-    return f"did you mean {' or '.join(near[:2])}? Then {ADVICE}" if near else ""
+    if not near:
+        return ""
+    are_floats = number_of(name) is not None and near == [digits]
+    advice = "Ids became floats: write them with df[column].astype(int)" if are_floats else f"Then {ADVICE}"
+    return f"did you mean {' or '.join(near[:2])}? {advice}"
 
 
 def _slips(name: str, known: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 ADVICE = "read ids with dtype=str"
 _DIGITS = re.compile("[0-9]{1,15}")
@@ -30,6 +31,12 @@ def ids_by_number(ids: Iterable[str]) -> dict[float, str]:
     return {number: spellings[0] for number, spellings in same.items() if spellings == [str(number)]}
 
 
+def plain_value(value: Any) -> Any:
+    """Return a number or text of numpy, torch or another library as Python's, and any other value unchanged."""
+    is_scalar = hasattr(value, "item") and getattr(value, "ndim", 0) == 0
+    return value.item() if is_scalar else value
+
+
 def number_of(value: object) -> float | None:
     """Return the number that stands for an id, from any library; None if `value` is not a number.
 
@@ -43,8 +50,7 @@ def number_of(value: object) -> float | None:
     if isinstance(value, str):
         decimal = _DECIMAL.fullmatch(value)
         return int(decimal[1]) if decimal else None
-    if hasattr(value, "item") and getattr(value, "size", 1) == 1:
-        value = value.item()
+    value = plain_value(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -133,3 +133,90 @@ def test_bfloat16_is_read_without_loss(studies: tuple[Path, Path]) -> None:
     metric = rb.Accumulator(bench, **FEW)
     metric.update(Half(scores), ids)
     assert metric.compute().to_json() == rb.score(pd.DataFrame(scores, ids, bench.findings), bench, **FEW).to_json()
+
+
+def test_tables_are_read_by_their_names(studies: tuple[Path, Path], rng: np.random.Generator) -> None:
+    bench = rb.load(studies[0], split="test")
+    ids, findings = list(bench.manifest.studies), list(bench.findings)  # type: ignore[attr-defined]
+    table = pd.DataFrame(rng.random((len(ids), len(findings))), ids, findings)
+    expected = rb.score(table, bench, **FEW).to_json()
+    reversed_columns = table[findings[::-1]]
+    named = table.rename_axis("study_id").reset_index()
+    for predictions, stated in (
+        (reversed_columns, ids),
+        (reversed_columns, None),
+        (named[::-1], None),
+        (reversed_columns.reset_index(drop=True), ids),
+        (table[::-1].rename_axis("study"), ids[::-1]),
+        (dict(reversed_columns), ids),
+        (pd.DataFrame(table.to_numpy()), ids),
+    ):
+        metric = rb.Accumulator(bench, **FEW)
+        metric.update(predictions, stated)
+        assert metric.compute().to_json() == expected
+
+
+WRONG_TABLES: dict[str, tuple[Any, str]] = {
+    "rows in another order": (lambda table: table[::-1], "`ids` must be omitted, or equal the index"),
+    "row numbers after filtering": (
+        lambda table: table.set_axis([f"{i + 9}" for i in range(len(table))]),
+        r"'9' in row 1\. For an index without ids: df\.reset_index\(drop=True\)",
+    ),
+    "a further column": (lambda table: table.assign(path="a.png"), "and columns of findings, got path"),
+    "a NaN": (
+        lambda table: table.mask(table == table.iloc[1, 0]),
+        r"bench\.select\(findings=\.\.\.\), got nan in row 2 \(.*\), '",
+    ),
+    "a NaN in an array": (
+        lambda table: table.mask(table == table.iloc[1, 0]).to_numpy(),
+        r"set allow_missing=True, or .*, got nan in row 2 \(.*\), '",
+    ),
+    "a row less": (lambda table: table[1:], "`ids` must be the ids of"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TABLES)
+def test_tables_that_contradict_their_ids_are_refused(studies: tuple[Path, Path], wrong: str) -> None:
+    bench = rb.load(studies[0], split="test")
+    ids = list(bench.manifest.studies)  # type: ignore[attr-defined]
+    shape = len(ids), len(bench.findings)
+    table = pd.DataFrame(np.arange(shape[0] * shape[1]).reshape(shape) / 1000, ids, bench.findings)
+    make, message = WRONG_TABLES[wrong]
+    with pytest.raises(ArgumentError, match=message):
+        rb.Accumulator(bench, **FEW).update(make(table), ids)
+
+
+def test_convert_refuses_labels_and_ids_that_contradict_a_table(studies: tuple[Path, Path]) -> None:
+    bench = rb.load(studies[0], split="test")
+    ids, findings = list(bench.manifest.studies), list(bench.findings)  # type: ignore[attr-defined]
+    table = pd.DataFrame(np.full((len(ids), len(findings)), 0.5), ids, findings)
+    with pytest.raises(ArgumentError, match="`labels` must be omitted, or equal the table's columns"):
+        rb.convert(table, bench, labels=findings[::-1], ids=ids)
+    with pytest.raises(ArgumentError, match="`ids` must be omitted, or equal the index"):
+        rb.convert(table, bench, ids=ids[::-1])
+    assert len(rb.convert(table, bench, labels=findings, ids=ids).lines) == len(ids)
+
+
+class Number:
+    """Tensor of one number, as a DataLoader makes from an id."""
+
+    ndim = 0
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def size(self) -> tuple[()]:
+        return ()
+
+    def item(self) -> int:
+        return self._value
+
+
+@pytest.mark.parametrize("id_type", [int, float, Number, np.int64])
+def test_detectors_accept_ids_that_became_numbers(folders: dict[str, Path], id_type: Any) -> None:
+    bench = rb.load(folders["detection"])
+    ids = [id_type(36199), id_type(40)]
+    assert rb.convert([OUTPUT, EMPTY], bench, ids=ids, categories=NAMES).predictions == LINES
+    metric = rb.Accumulator(bench, categories=NAMES, allow_missing=True, **FEW)
+    metric.update([OUTPUT, EMPTY], ids)
+    assert metric.compute().to_json() == rb.score(LINES, bench, allow_missing=True, **FEW).to_json()

@@ -99,6 +99,12 @@ def test_other_numbers_get_advice_on_reading_ids(folders: dict[str, Path], image
         assert "COCO" not in str(caught.value)
 
 
+def test_numbers_of_another_split_are_named_with_it(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reveal_bench.api.inputs.ids_of_other_splits", lambda *_: {"12": "val"})
+    with pytest.raises(ArgumentError, match="must have ids of split 'test', got 12, which belongs to split 'val'"):
+        rb.score(table(12), folders["detection"])
+
+
 def test_convert_does_not_leave_out_every_row_because_of_numbers(folders: dict[str, Path]) -> None:
     rows = [{"image_id": one, "finding": "Nodule", "bbox": [1, 2, 3, 4], "score": 0.5} for one in (12, 99)]
     with pytest.raises(ArgumentError, match="read ids with dtype=str"):
@@ -111,13 +117,19 @@ def test_numbers_of_coco_results_are_no_ids(folders: dict[str, Path]) -> None:
         rb.convert(rows, folders["detection"], categories=["Nodule"])
 
 
-@pytest.mark.parametrize(("image_id", "near"), [("36199.0", "36199"), ("12", "012")])
+@pytest.mark.parametrize(
+    ("image_id", "hint"),
+    [
+        ("36199.0", "did you mean 36199? Ids became floats: write them with df[column].astype(int)"),
+        ("12", "did you mean 012? Then read ids with dtype=str"),
+    ],
+)
 def test_linter_names_the_id_behind_a_number_in_a_file(
-    folders: dict[str, Path], tmp_path: Path, image_id: str, near: str
+    folders: dict[str, Path], tmp_path: Path, image_id: str, hint: str
 ) -> None:
     file = tmp_path / "a.csv"
     file.write_text(CSV.format(image_id))
-    assert f"did you mean {near}? Then read ids with dtype=str" in rb.lint(file, folders["detection"]).render()
+    assert hint in rb.lint(file, folders["detection"]).render()
 
 
 @pytest.mark.parametrize(
