@@ -139,6 +139,7 @@ class ReleasePolicy:
     place_factor : factor by which this step is multiplied for localizations
     place_cell : a single finding's localization score is shown only with at least this many cases; the average overlap
         needs more cases, see :mod:`reveal_leaderboard.release.release`
+    place_metric : hit rate by which a localization board ranks, and which it shows first: "point_hit" or "grid_hit"
     n_resamples, seed : number of resamples for the intervals, and their seed
     ladder_step : a new best is shown only if its primary macro exceeds the earlier best by more than this
     ladder_per : {"team", "model"}, whether the earlier best is the team's or the model's
@@ -155,6 +156,7 @@ class ReleasePolicy:
     )
     place_factor: Annotated[StrictInt, Field(ge=1, le=5)] = 2
     place_cell: _FewestCases = 350
+    place_metric: Literal["point_hit", "grid_hit"] = "point_hit"
     n_resamples: Annotated[StrictInt, Field(ge=100, le=100_000)] = 1000
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
     ladder_step: Annotated[_Number, Field(ge=0, le=1)] = 0.01

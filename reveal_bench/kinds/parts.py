@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from reveal_bench.arguments import ArgumentError
@@ -408,8 +409,9 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     Attributes
     ----------
     primary : metric whose macro determines ranks
-    fallback_metrics : metrics whose macro determines ranks if `primary` has no macro
+    fallback_metrics : metrics whose macro determines ranks if `primary` has no macro, or if the operator chooses one
     metrics : metrics that a board may show, in the order of its columns
+    chance_metrics : metric -> metric with its chance level, which is shown wherever the metric is
     positional_metrics : members of `metrics` that score locations, which a sender can move one by one to learn more
     requires_negatives : True if a shown finding must also be absent from as many items as the cases that it needs
     most_answers : largest number of scored submissions of a team on a version; with more, five colluding teams learn
@@ -419,6 +421,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     primary: ClassVar[str]
     fallback_metrics: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]]
+    chance_metrics: ClassVar[Mapping[str, str]] = MappingProxyType({})
     positional_metrics: ClassVar[tuple[str, ...]] = ()
     requires_negatives: ClassVar[bool] = False
     most_answers: ClassVar[int] = 1
@@ -442,8 +445,14 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
         return None
 
     @abstractmethod
-    def disclose(self, rows: RowsT_contra, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        """Return the scores of one submission on a holdout that may be shown, with intervals, before rounding."""
+    def disclose(self, rows: RowsT_contra, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
+        """Return the scores of one submission on a holdout that may be shown, with intervals, before rounding.
+
+        Parameters
+        ----------
+        min_cell : smallest number of cases of a shown finding
+        ranked_by : metric of the ranks, whose scores come first: `primary` by default, or one of `fallback_metrics`
+        """
 
     @abstractmethod
     def marks(

@@ -65,6 +65,14 @@ def walk(value: Any) -> Iterator[Any]:
         yield value
 
 
+def test_board_of_cells_ranks_by_the_grid_hit_rate() -> None:
+    """The grid hits of these rows are the points' misses, so the order is reversed."""
+    systems = {"a": pointer(0.1, 1), "b": pointer(0.95, 2)}
+    points, cells = (rank_document(systems, replace(POLICY, place_metric=one)) for one in ("point_hit", "grid_hit"))
+    assert [points["entries"][name]["rank"] for name in "ab"] == [2, 1]
+    assert ([cells["entries"][name]["rank"] for name in "ab"], cells["metric"]) == ([1, 2], "grid_hit")
+
+
 # Places ---------------------------------------------------------------------------------------------------------------
 
 

@@ -331,3 +331,72 @@ def test_predictions_for_hidden_finding_keep_a_real_score(board: Board) -> None:
 )
 def test_interval_bounds_are_rounded_outwards(low, high, step, ends) -> None:
     assert Rounding(ReleasePolicy()).round_outwards(low, high, step) == ends
+
+
+# Boards of cells ------------------------------------------------------------------------------------------------------
+
+CELLS = ReleasePolicy(place_metric="grid_hit")
+OTHER = {"point_hit": "grid_hit", "grid_hit": "point_hit", "point_chance": "grid_chance", "grid_chance": "point_chance"}
+
+
+def places(n: int, kinds: tuple[str, str] = ("point", "point")) -> CaseRows:
+    """Return rows of two findings of n cases each, with both hit rates, their chance levels and overlap."""
+    rates = {"point_hit": (0.6, 0.4), "grid_hit": (0.5, 0.2)}
+    values = {name: dict(zip("AB", (hits(round(x * n), n) for x in own), strict=True)) for name, own in rates.items()}
+    chance = {name: dict.fromkeys("AB", [x] * n) for name, x in (("point_chance", 0.1), ("grid_chance", 0.07))}
+    rows = make_rows(values | chance | {"mask_iou_all": dict.fromkeys("AB", [0.3] * n)})
+    return replace(rows, point_kinds=[kinds[0]] * 2 * n, cell_kinds=[kinds[1]] * 2 * n)
+
+
+@pytest.mark.parametrize("n", [60, 174, 175, 349, 350, 525, 700, 1050])
+def test_either_hit_rate_is_released_by_the_same_rules(n: int) -> None:
+    """Swapping the two metrics, in the rows and in the policy, swaps them in the released scores and nothing else."""
+    rows = places(n)
+    swapped = replace(rows, values={OTHER.get(name, name): numbers for name, numbers in rows.values.items()})
+    assert release(swapped, CELLS).figures == tuple(
+        replace(
+            figure,
+            metric=OTHER.get(figure.metric, figure.metric),
+            signature=figure.signature.replace(figure.metric, OTHER.get(figure.metric, figure.metric)),
+        )
+        for figure in release(rows).figures
+    )
+
+
+@pytest.mark.parametrize("policy", [ReleasePolicy(), CELLS])
+@pytest.mark.parametrize("kinds", [("point", "point"), ("cell", "cell"), ("point", "cell"), ("box", "cell")])
+def test_one_hit_rate_is_released_beside_its_own_chance(policy: ReleasePolicy, kinds: tuple[str, str]) -> None:
+    """Two findings of 349 cases are worth 698, so that only one average is shown, whatever the form of the answers."""
+    score, metric = release(places(349, kinds), policy), policy.place_metric
+    value = {"point_hit": 0.5, "grid_hit": 0.35}[metric]
+    chance = {"point_hit": ("point_chance", 0.1), "grid_hit": ("grid_chance", 0.07)}[metric]
+    assert [(one.metric, one.finding, one.value) for one in score.figures] == [
+        (metric, MACRO, value),
+        (chance[0], MACRO, chance[1]),
+    ]
+    assert primary_figure(score) == score.figures[0]
+
+
+def test_board_of_cells_shows_the_grid_hit_of_a_file_with_other_points() -> None:
+    """Such as location-prior's, whose best cell is not that of its best point: only one of both locations is scored."""
+    score = release(places(700, ("point", "cell")), CELLS)
+    assert {figure.metric for figure in score.figures} == {"grid_hit", "grid_chance", "mask_iou_all"}
+    assert score.figure("grid_hit", "B").value == 0.2
+    assert score.note.endswith("The hit rate is not shown: the file names cells other than those of its points.")
+    assert release(places(700, ("point", "cell"))).figure("grid_hit") is None
+
+
+@pytest.mark.parametrize(
+    ("kinds", "policy", "sentence"),
+    [
+        (("cell", "cell"), ReleasePolicy(), "ranks by the hit rate, for which a cell counts by its centre"),
+        (("point", "point"), CELLS, "ranks by the grid hit rate, for which a point counts by its cell"),
+        (("cell", "cell"), CELLS, ""),
+    ],
+)
+def test_score_says_how_answers_of_another_form_count(
+    kinds: tuple[str, str], policy: ReleasePolicy, sentence: str
+) -> None:
+    note = release(places(350, kinds), policy).note
+    assert sentence in note
+    assert ("This board ranks" in note) == bool(sentence)

@@ -17,6 +17,7 @@ from reveal_leaderboard.boards.standings import (
     standings,
 )
 from reveal_leaderboard.release.release import POLICY, ReleasedEstimate, ReleasedScore
+from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.store import Store
@@ -225,6 +226,18 @@ def test_only_rows_of_the_same_data_are_comparable(added: Scores, tmp_path: Path
 )
 def test_columns_are_the_released_metrics_the_primary_one_first(benchmark: str, columns: list[str]) -> None:
     assert [metric.name for metric in board_metrics(benchmark)] == columns
+
+
+def test_entries_of_another_hit_rate_are_not_placed(added: Scores, tmp_path: Path) -> None:
+    """After a change of the setting, an entry is placed only by a score that was released."""
+    added.add("points", 0.6, metrics=("point_hit",))
+    added.add("cells", 0.3, metrics=("grid_hit",))
+    added.rank(("points", 1, 1, 1, "A"))
+    (tmp_path / "settings.toml").write_text('[release]\nplace_metric = "grid_hit"\n', encoding="utf-8")
+    added.store.settings = load_settings(tmp_path / "settings.toml")
+    board = added.standings()
+    assert [metric.name for metric in board.metrics] == ["grid_hit", "point_hit", "mask_iou_all"]
+    assert places(board) == [("cells", "new, being placed", None), ("points", "not placed", None)]
 
 
 @pytest.fixture

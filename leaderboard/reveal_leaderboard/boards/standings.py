@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,7 +31,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.catalogue import Published
-from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, primary_figure
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, ranking_metric
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import VersionRow
 from reveal_leaderboard.store.database import iso_time
@@ -164,8 +165,12 @@ class Standings:
         return any(entry.version == self.version and not entry.is_current for entry in self.history)
 
 
-def board_metrics(benchmark: str) -> tuple[Metric, ...]:
-    """Return the released metrics of a benchmark, the primary metric first.
+def board_metrics(benchmark: str, ranked_by: str = "") -> tuple[Metric, ...]:
+    """Return the released metrics of a benchmark, the metric by which its board ranks first.
+
+    Parameters
+    ----------
+    ranked_by : that metric; by default the kind's primary metric
 
     Examples
     --------
@@ -175,7 +180,7 @@ def board_metrics(benchmark: str) -> tuple[Metric, ...]:
     asked = BENCHMARKS[benchmark]
     kind = KINDS[asked.kind]
     names = [name for name in asked.metrics or kind.release.metrics if name in kind.release.metrics]
-    names.sort(key=lambda name: name != kind.release.primary)
+    names.sort(key=lambda name: name != (ranked_by or kind.release.primary))
     return tuple(METRICS[name] for name in names)
 
 
@@ -203,7 +208,10 @@ def standings(store: Store, published: Published, version: str | None = None) ->
             f"`version` must be one that the board of {name} shows or has shown ({known}), got {version!r}"
         )
     document, ranked_at = ranked
-    entries = _placed([_entry(*pair) for pair in store.board_rows(name, version)], document)
+    ranked_by = ranking_metric(KINDS[published.kind], store.settings.of(name).release)
+    if asked.frozen_at is not None:  # a later change of the settings does not change its ranks
+        ranked_by = document.get("metric", ranked_by)
+    entries = _placed([_entry(*pair) for pair in store.board_rows(name, version)], document, ranked_by)
     facts = _facts(published, asked)
     is_whole = not facts["part"] and not facts["synthetic"]
     references = tuple(read_reference_rows(name))
@@ -213,7 +221,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
         kind=published.kind,
         version=version,
         split=asked.split,
-        metrics=board_metrics(name),
+        metrics=board_metrics(name, ranked_by),
         findings=tuple(facts["findings"]),
         hidden=_hidden(entries, facts["findings"]),
         min_cell=_min_cell(entries, store, name),
@@ -261,23 +269,23 @@ def _entry(submission: Submission, score: Score) -> BoardEntry:
     )
 
 
-def _placed(entries: list[BoardEntry], document: Mapping[str, Any]) -> list[BoardEntry]:
+def _placed(entries: list[BoardEntry], document: Mapping[str, Any], ranked_by: str) -> list[BoardEntry]:
     """Return the entries with their ranks, in the order of the board; the argument `entries` is in order of arrival."""
     places, known = document.get("entries", {}), set(document.get("computed_for", ()))
     placed = []
     for entry in entries:
         place = places.get(entry.submission_id)
-        has_figure = primary_figure(entry.score) is not None
+        has_figure = entry.figure(ranked_by) is not None
         if place is not None and has_figure:
             entry = replace(entry, **{name: place[name] for name in ("rank", "rank_low", "rank_high", "tier")})
         else:
             entry = replace(entry, is_new=has_figure and entry.submission_id not in known)
         placed.append(entry)
-    return sorted(placed, key=_order)
+    return sorted(placed, key=partial(_order, ranked_by))
 
 
-def _order(entry: BoardEntry) -> tuple[float, ...]:
-    figure = primary_figure(entry.score)
+def _order(ranked_by: str, entry: BoardEntry) -> tuple[float, ...]:
+    figure = entry.figure(ranked_by)
     if figure is None:
         return (2,)
     sign = -1 if METRICS[figure.metric].better == "higher" else 1

@@ -48,7 +48,7 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.resampled import Resampled
-from reveal_leaderboard.release.release import release
+from reveal_leaderboard.release.release import ranking_metric, release
 from reveal_leaderboard.settings import ReleasePolicy
 
 SAME = 1e-12
@@ -120,7 +120,7 @@ FEWEST_DIFFERING = 10
 
 
 def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired: bool = False) -> dict[str, Any]:
-    """Rank all systems by the macro of the primary metric.
+    """Rank all systems by the macro of the board's metric (:func:`~reveal_leaderboard.release.release.ranking_metric`).
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     kind = _kind(list(systems.values()))
     paired = paired or not kind.scoring.can_be_probed
     systems = {name: systems[name].comparable() for name in sorted(systems)}
-    metric = kind.release.primary
+    metric = ranking_metric(kind, policy)
     document: dict[str, Any] = {
         "schema": 1,
         "metric": metric,

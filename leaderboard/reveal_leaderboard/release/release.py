@@ -10,10 +10,10 @@ apply:
   submission.
 * The only totals are macros over the shown findings. Hidden findings are removed before anything is computed, so that
   subtraction cannot reveal them.
-* Of positional scores, a board shows the average of the first metric, and the score of a single finding with at least
-  `place_cell` cases. The second metric needs twice as many cases, the third three times as many, both for a finding and
-  for the average (:func:`reveal_bench.kinds.parts.cases_of_average`), because each metric discloses more about the same
-  cases.
+* Of positional scores, a board shows the average of the metric by which it ranks (`place_metric`), and the score of a
+  single finding with at least `place_cell` cases. The second metric needs twice as many cases, the third three times as
+  many, both for a finding and for the average (:func:`reveal_bench.kinds.parts.cases_of_average`), because each metric
+  discloses more about the same cases. The chance level of a score is shown beside it.
 * Only metrics by which a submission cannot isolate a case are released; each kind of benchmark lists them
   (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Scores of strata are not released, because strata are too
   small.
@@ -44,6 +44,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import cases_of_average
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
@@ -119,6 +120,11 @@ class ReleasedScore:
         return cls(figures, tuple(raw["shown"]), tuple(raw["hidden"]), raw["note"], raw["policy"])
 
 
+def ranking_metric(kind: AnyKind, policy: ReleasePolicy) -> str:
+    """Return the metric by which a board of `kind` ranks."""
+    return policy.place_metric if policy.place_metric in kind.release.fallback_metrics else kind.release.primary
+
+
 def release(rows: Rows, policy: ReleasePolicy = POLICY, *, part: str = "") -> ReleasedScore:
     """Return the released scores of a submission, computed from its per-case rows.
 
@@ -130,26 +136,31 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY, *, part: str = "") -> Re
     """
     kind = KINDS[rows.kind]
     resampling = Resampling(policy.n_resamples, policy.seed, part=part)
-    disclosure = kind.release.disclose(rows, resampling, min_cell=policy.min_cell)
-    figures = tuple(_figures(disclosure, policy, part, is_coarse=kind.scoring.can_be_probed))
+    ranked_by = ranking_metric(kind, policy)
+    disclosure = kind.release.disclose(rows, resampling, min_cell=policy.min_cell, ranked_by=ranked_by)
+    allowed = _with_own_chance(_enough_for_places(disclosure.estimates, policy), kind.release.chance_metrics)
+    figures = tuple(_figures(disclosure, allowed, policy, part, is_coarse=kind.scoring.can_be_probed))
     few = {e.finding for e in disclosure.estimates if e.finding != MACRO} - {f.finding for f in figures}
     note = disclosure.note
     if few:
         named = ", ".join(finding for finding in disclosure.shown if finding in few)
         note += f" Findings with fewer than {policy.place_cell} cases count only in averages: {named}."
-    allowed = _enough_for_places(disclosure.estimates, policy)
-    averages = [{e.metric for e in estimates if e.finding == MACRO} for estimates in (disclosure.estimates, allowed)]
+    averages = [
+        {e.metric for e in estimates if e.finding == MACRO and METRICS[e.metric].better != "neither"}
+        for estimates in (disclosure.estimates, allowed)
+    ]
     if left_out := sorted(METRICS[metric].in_words for metric in averages[0] - averages[1]):
         note += f" Not shown, because the cases are too few: {', '.join(left_out)}."
     return ReleasedScore(figures, disclosure.shown, disclosure.hidden, note, asdict(policy))
 
 
 def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
-    """Return the macro used for ranking and the ladder: that of the kind's primary metric, or of a fallback metric if
-    it is missing.
+    """Return the macro used for ranking and the ladder: that of the policy's or the kind's metric, or of a fallback
+    metric if it is missing.
     """
-    ranking = (metric for kind in KINDS.values() for metric in (kind.release.primary, *kind.release.fallback_metrics))
-    figures = (score.figure(metric) for metric in ranking)
+    chosen = (score.policy.get("place_metric", ""),)
+    ranking = (chosen, *((kind.release.primary, *kind.release.fallback_metrics) for kind in KINDS.values()))
+    figures = (score.figure(metric) for metrics in ranking for metric in metrics)
     return next((figure for figure in figures if figure is not None), None)
 
 
@@ -200,7 +211,7 @@ def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> 
     needed = {metric: policy.place_cell * (i + 1) for i, metric in enumerate(positional)}
 
     def is_shown(e: Estimate) -> bool:
-        # The average grid hit rate comes without rates per finding, so the first metric's cases count.
+        # The average of the other hit rate comes without rates per finding, so the first metric's cases count.
         if e.finding == MACRO:
             return e.metric == first or cases_of_average(n_cases[e.metric] or n_cases[first]) >= needed[e.metric]
         return e.n >= needed[e.metric]
@@ -208,14 +219,21 @@ def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> 
     return [e for e in estimates if e.metric not in needed or is_shown(e)]
 
 
+def _with_own_chance(estimates: Sequence[Estimate], chance_metrics: Mapping[str, str]) -> list[Estimate]:
+    """Return the estimates without the chance levels of scores that are not among them."""
+    of_chance = {chance: metric for metric, chance in chance_metrics.items()}
+    scores = {(e.metric, e.finding) for e in estimates}
+    return [e for e in estimates if e.metric not in of_chance or (of_chance[e.metric], e.finding) in scores]
+
+
 def _figures(
-    disclosure: Disclosure, policy: ReleasePolicy, part: str, *, is_coarse: bool
+    disclosure: Disclosure, allowed: Sequence[Estimate], policy: ReleasePolicy, part: str, *, is_coarse: bool
 ) -> Iterator[ReleasedEstimate]:
-    """Yield rounded scores, with larger steps for small numbers of cases if `is_coarse`."""
+    """Yield the `allowed` estimates rounded, with larger steps for small numbers of cases if `is_coarse`."""
     rounding = Rounding(policy)
     of_findings = [e for e in disclosure.estimates if e.finding != MACRO] if is_coarse else []
     n_cases = {e.finding: e.n for e in of_findings}
-    for e in _enough_for_places(disclosure.estimates, policy):
+    for e in allowed:
         is_macro = e.finding == MACRO
         step, positional = policy.resolution, is_positional(e.metric)
         if is_macro:

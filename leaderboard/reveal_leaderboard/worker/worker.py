@@ -44,7 +44,8 @@ from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.exposure import pause_used_up
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.settings import BenchmarkSettings, Settings
+from reveal_leaderboard.release.release import ReleasedScore, ranking_metric
+from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
 from reveal_leaderboard.store.cases import register_cases
@@ -323,13 +324,25 @@ class Worker:
         with self.store.write() as connection:  # more than scores can use up a board, such as other settings
             pause_used_up(connection, job.benchmark, job.version, self.settings, who=self._who)
         policy = self.settings.of(job.benchmark).release
-        on_board = [submission.id for submission, _ in self.store.board_rows(job.benchmark, job.version)]
+        on_board = self._ranked(job, holdout, policy)
         with self.store.read() as connection:
             paired = boards.is_over(connection, job.benchmark, job.version)
         document = _twice(
             lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy, paired=paired)
         )
         return self.queue.finish_result(job, document=document)
+
+    def _ranked(self, job: Job, holdout: Holdout, policy: ReleasePolicy) -> list[str]:
+        """Return the submissions on the board whose scores show the metric of the ranks, which must reveal no other."""
+        with self.store.read() as connection:
+            kind = KINDS[holdout.manifest(boards.split_of(connection, job.benchmark, job.version)).kind]
+        metric = ranking_metric(kind, policy)
+        rows = self.store.board_rows(job.benchmark, job.version)
+        return [
+            submission.id
+            for submission, score in rows
+            if ReleasedScore.from_json(score.released).figure(metric) is not None
+        ]
 
     def _score(self, job: Job, holdout: Holdout) -> bool:
         submission = self.store.get(job.subject)

@@ -261,7 +261,9 @@ class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "D
         return len(manifest.rows), "images"
 
     @override
-    def disclose(self, rows: DetectionRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+    def disclose(
+        self, rows: DetectionRows, resampling: Resampling, *, min_cell: int, ranked_by: str = ""
+    ) -> Disclosure:
         from reveal_bench.kinds.detection.scoring import disclose_detections
 
         return disclose_detections(rows, self.metrics, resampling, min_cell=min_cell)

@@ -349,7 +349,7 @@ class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"
         return len(manifest.studies), "studies"
 
     @override
-    def disclose(self, rows: StudyRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+    def disclose(self, rows: StudyRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
         from reveal_bench.kinds.findings.disclosure import disclose_studies
 
         return disclose_studies(rows, self.metrics, resampling, min_cell=min_cell)

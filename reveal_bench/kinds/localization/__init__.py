@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.arguments import ArgumentError
@@ -201,14 +202,17 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
 
     primary: ClassVar = "point_hit"
     fallback_metrics: ClassVar = ("grid_hit",)
-    metrics: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
+    metrics: ClassVar = ("point_hit", "point_chance", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
+    chance_metrics: ClassVar = MappingProxyType({"point_hit": "point_chance", "grid_hit": "grid_chance"})
     positional_metrics: ClassVar = ("point_hit", "grid_hit", "mask_iou_all", "box_iou")
 
     @override
-    def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+    def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
         from reveal_bench.kinds.localization.disclosure import disclose_cases
 
-        return disclose_cases(rows, self.metrics, resampling, min_cell=min_cell)
+        hit = ranked_by or self.primary
+        released = sorted(self.metrics, key=lambda metric: metric not in (hit, self.chance_metrics[hit]))
+        return disclose_cases(rows, released, resampling, min_cell=min_cell)
 
     @override
     def marks(

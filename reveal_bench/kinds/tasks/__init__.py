@@ -286,7 +286,7 @@ class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
         return len(manifest.tasks), "tasks"
 
     @override
-    def disclose(self, rows: RubricRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+    def disclose(self, rows: RubricRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
         from reveal_bench.kinds.tasks.scoring import disclose_ratings
 
         return disclose_ratings(rows, self.metrics, resampling, min_cell=min_cell)

@@ -188,7 +188,7 @@ class TubeRelease(Release[Answer, TubeManifest, TubeRows]):
     def largest_cell(self, manifest: TubeManifest) -> tuple[int, str]:
         return len(manifest.films), "films"
 
-    def disclose(self, rows: TubeRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+    def disclose(self, rows: TubeRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
         visible = GROUPS if len(rows) >= min_cell else ()
         estimates = rows.estimates(resampling.by("percentile")) if visible else []
         return disclosure_of_findings(estimates, GROUPS, visible, counted="films", min_cell=min_cell)

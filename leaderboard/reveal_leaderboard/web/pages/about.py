@@ -11,9 +11,11 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup, escape
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.words import count_text
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import board_metrics
+from reveal_leaderboard.release.release import ranking_metric
 from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
@@ -118,7 +120,9 @@ def _benchmark(item: Published, settings: BenchmarkSettings, state: str, why: st
         "title": item.title, "name": item.name, "version": item.version, "synthetic": item.synthetic, "state": state,
         "why": why, "scored_on": scored_on, "citation": with_links(settings.citation), "terms": settings.terms,
         "host": settings.host, "contact": with_links(settings.contact),
-        "policy": policy_sentences(settings, item.quota(settings), board_metrics(item.name)[0].name),
+        "policy": policy_sentences(
+            settings, item.quota(settings), ranking_metric(KINDS[item.kind], settings.release)
+        ),
     }  # fmt: skip
 
 
