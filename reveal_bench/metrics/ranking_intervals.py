@@ -13,8 +13,8 @@ c is a ratio of variances: the variance computed from the influences of patients
 clusters) divided by g at the score. With few patients, this ratio says little: it is 0 for a perfect ranking. So the
 ratio is averaged with 1, which counts for :data:`PRIOR_FREEDOM` degrees of freedom; the ratio's own degrees of freedom
 are the number of patients in the smaller class (for average precision, with the finding) minus 1. In a macro of AUROC,
-the weighted mean of the findings' ratios and of one further ratio of 1 replaces 1, because all findings together show
-how their variances compare with g.
+the weighted mean of the findings' ratios and of one further ratio of 1 replaces 1, and the ratio of a perfect ranking,
+because all findings together show how their variances compare with g.
 
 * The bounds of one finding's interval are the values that are 1.96 standard errors away from the score, with the
   variance at the bound.
@@ -132,29 +132,33 @@ class RankingEvidence:
             return area_variance(scores, positive, negative)
         return scores * (1 - scores) / positive
 
-    def _ratios(self, values: FloatArray, common: float = 1.0) -> FloatArray:
-        """Return the ratio c of each group, averaged with the ratio `common`."""
+    def _ratios(self, values: FloatArray) -> FloatArray:
+        """Return the ratio c of each group."""
         ratios, weights = self._own_ratios(values)
-        averages: FloatArray = weights * ratios + (1 - weights) * common
+        averages: FloatArray = weights * np.where(np.isnan(ratios), 1, ratios) + 1 - weights
         return averages
 
     def _own_ratios(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the ratio of variances of each group, and its weight in the average."""
+        """Return the ratio of variances of each group, NaN at 0 and 1, and its weight in the average."""
         n, freedom = len(self.influences), np.maximum(self._sizes() - 1, 0)
         own = n / max(n - 1, 1) * (self.influences**2).sum(axis=0)
         inside = np.clip(values, 0.02, 1 - 1 / (4 * np.maximum(self.n_positive, 1)))
-        ratios = np.where((values > 0) & (values < 1), own / self._variance(inside), 1.0)
+        ratios = np.where((values > 0) & (values < 1), own / self._variance(inside), np.nan)
         return ratios, freedom / (freedom + PRIOR_FREEDOM)
 
     def _macro_ratios(self, values: FloatArray) -> FloatArray:
         """Return the ratio c of each group in a macro.
 
         For AUROC, it is averaged with the mean ratio of the macro's findings and of one further finding with ratio 1.
+        Findings with an AUROC of 0 or 1 have the mean ratio.
         """
         if self.metric != "auroc":
             return self._ratios(values)
-        ratios, weights = (part[self.averaged] for part in self._own_ratios(values))
-        return self._ratios(values, float(((weights * ratios).sum() + 1) / (weights.sum() + 1)))
+        ratios, weights = self._own_ratios(values)
+        known = np.isin(np.arange(len(values)), self.averaged) & ~np.isnan(ratios)
+        common = ((weights * ratios)[known].sum() + 1) / (weights[known].sum() + 1)
+        averages: FloatArray = weights * np.where(np.isnan(ratios), common, ratios) + (1 - weights) * common
+        return averages
 
     def _single_ends(self, values: FloatArray) -> FloatArray:
         ratios = self._ratios(values)

@@ -118,20 +118,24 @@ def influences(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
 
 
 def test_bounds_of_a_macro_of_areas() -> None:
-    """Each finding's ratio is averaged with that of both findings and of one further finding with the ratio 1."""
-    columns = [column(12, 48, 9), column(30, 30, 10, skill=2.5)]
-    areas, sizes = [roc_auc_score(present, scores) for scores, present in columns], np.array([12, 30])
+    """Each finding's ratio is averaged with that of all findings and of one further finding with the ratio 1.
+
+    The third finding's ranking is perfect and says nothing about ratios.
+    """
+    columns = [column(12, 48, 9), column(30, 30, 10, skill=2.5), (np.linspace(1, 0, 60), np.arange(60) < 8)]
+    areas, sizes = [roc_auc_score(present, scores) for scores, present in columns], np.array([12, 30, 8])
     own = [
         delong(scores, present) / newcombe(min(area, 1 - 1 / (4 * present.sum())), present.sum(), (~present).sum())
         for (scores, present), area in zip(columns, areas, strict=True)
     ]
     weights = (sizes - 1) / (sizes - 1 + 12)
-    ratios = weights * own + (1 - weights) * ((weights * own).sum() + 1) / (weights.sum() + 1)
+    mean = ((weights * own)[:2].sum() + 1) / (weights[:2].sum() + 1)
+    ratios = weights * np.append(own[:2], mean) + (1 - weights) * mean
     common = ((sizes * areas).sum() + 0.5) / (sizes.sum() + 1)
     drawn = (sizes * areas + common) / (sizes + 1)
     parts = ratios * [newcombe(x, m, 60 - m) for x, m in zip(drawn, sizes, strict=True)]
-    one, other = (influences(*each) for each in columns)
-    variance = (parts.sum() + 2 * 60 / 59 * one @ other) / 4
+    one, other, _ = (influences(*each) for each in columns)  # those of a perfect ranking are 0
+    variance = (parts.sum() + 2 * 60 / 59 * one @ other) / 9
     freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1 + 12)).sum()
     macro, quantile = np.mean(areas), t.ppf(0.975, freedom)
     size = drawn.mean() * (1 - drawn.mean()) / variance
