@@ -34,6 +34,16 @@ _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
 _CHUNK = 1 << 20
 _ALWAYS_ALLOWED = 16 * _CHUNK  # bytes that every compressed file may expand to, whatever its ratio
+_FIRST_BYTES = 8000
+_FOREIGN = {
+    b"PK\x03\x04": "a ZIP archive (or spreadsheet): unpack it, or save it as CSV UTF-8",
+    b"\x80": "perhaps a Python pickle, which is never opened: it can run code",
+    b"\x89PNG": "an image",
+    b"\xff\xd8": "an image",
+    b"BZh": "bzip2: use gzip or zstd",
+    b"\xfd7zXZ": "xz: use gzip or zstd",
+}
+"""First bytes of other files -> what these are, and what to do."""
 _NAME_CHARACTERS = 200
 
 
@@ -236,7 +246,27 @@ def _without_mark(data: bytes, log: ProblemLog) -> bytes | None:
     if not data or data.isspace():
         log.refuse("empty-file", "the file contains no predictions")
         return None
+    what = next((what for mark, what in _FOREIGN.items() if data.startswith(mark)), None)
+    if what is None and not data.startswith(b"PAR1") and _is_noise(data):
+        what = "save it as JSON lines or CSV in UTF-8"
+    if what is not None:
+        start = data[:8].decode("latin-1")
+        log.refuse("format", "the file must be text, such as JSON lines or CSV", value=start, hint=what)
+        return None
     return data
+
+
+def _is_noise(data: bytes) -> bool:
+    """Return True if the first bytes cannot be text in any usual encoding."""
+    start = data[:_FIRST_BYTES]
+    n_other = sum(byte >= 0x80 or byte < 0x09 for byte in start)
+    if 0 not in start and n_other < 0.3 * len(start):  # text in Latin-1 has fewer
+        return False
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _expander(data: bytes) -> Callable[[bytes], Iterator[bytes]] | None:

@@ -200,6 +200,8 @@ def test_byte_order_mark_is_skipped_and_reported(lint, prediction):
         (b"PK\x03\x04rest", "format", "ZIP"),
         (b"\x80\x04\x95", "format", "pickle"),
         (b"\x89PNG\r\n", "format", "image"),
+        (bytes(range(129, 256)) * 40, "format", "JSON lines or CSV"),
+        (b"\x93NUMPY\x01\x00v\x00{}", "format", "JSON lines or CSV"),
         (b"PAR1nonsense", "table-syntax", ""),
         (gzip.compress(b"abc" * 99, mtime=0)[:-20], "compression", ""),
         (gzip.compress(gzip.compress(b"abc", mtime=0), mtime=0), "compression", "once"),

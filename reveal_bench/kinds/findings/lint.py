@@ -92,9 +92,8 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
 def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[RawPrediction]]:
     if data.lstrip()[:1] == b"{":
         return "jsonl", read_jsonl(data, limits, log)
-    if data.startswith((b"PAR1", b"PK\x03\x04")) or data.lstrip()[:1] == b"[":
-        hint = "a spreadsheet: save it as CSV UTF-8" if data.startswith(b"PK") else ""
-        log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"), hint=hint)
+    if data.startswith(b"PAR1") or data.lstrip()[:1] == b"[":
+        log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"))
         return "unknown", iter(())
     return "tsv" if b"\t" in data.split(b"\n", 1)[0] else "csv", _table(data, limits, log)
 

@@ -159,15 +159,6 @@ OF_TORCHVISION = (
     "and read that with `reveal-bench convert FOLDER --from table --boxes xyxy`; or in Python, use "
     "rb.convert(outputs, bench, ids=image_ids, categories=names)"
 )
-_KNOWN = "JSONL, CSV, TSV, Parquet, CheXlocalize JSON or COCO results JSON"
-_FOREIGN = {
-    b"PK\x03\x04": "a ZIP archive (or spreadsheet): unpack it, or save it as CSV",
-    b"\x80": "perhaps a Python pickle, which is never opened: it can run code",
-    b"\x89PNG": "an image",
-    b"\xff\xd8": "an image",
-    b"BZh": "bzip2: use gzip or zstd",
-    b"\xfd7zXZ": "xz: use gzip or zstd",
-}
 
 
 def read_entries(
@@ -182,10 +173,6 @@ def read_entries(
     """
     if data.startswith(b"PAR1"):
         return "parquet", read_parquet(data, limits, log)
-    for mark, what in _FOREIGN.items():
-        if data.startswith(mark):
-            log.refuse("format", f"the file must be {_KNOWN}", value=data[:8].decode("latin-1"), hint=what)
-            return "unknown", iter(())
     head = data[:_LOOKED_AT].lstrip()
     first = head[:1]
     if first == b"[" or (first == b"{" and _is_document(head)):
