@@ -160,7 +160,7 @@ def plain_text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return json.dumps(value) if isinstance(value, list | dict) else str(value).strip()
+    return json.dumps(value, default=str) if isinstance(value, list | dict) else str(value).strip()
 
 
 def columns_of(path: Path) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,12 @@ def parquet(path: Path, **columns: Any) -> Path:
 
     pq.write_table(pa.table(columns), path)
     return path
+
+
+def test_dates_and_bytes_in_lists_of_parquet_are_text(tmp_path: Path) -> None:
+    lists = parquet(tmp_path / "t.parquet", day=[[date(2026, 1, 2)]], image=[{"bytes": b"\x89PNG"}])
+    (row,) = read_input_table(lists).rows
+    assert (row["day"], row["image"]) == ('["2026-01-02"]', r"""{"bytes": "b'\\x89PNG'"}""")
 
 
 LIMITED: dict[str, tuple[str | bytes | dict[str, Any], TableLimits, str]] = {

@@ -129,7 +129,8 @@ def read(path: Path, known: Annotations) -> Annotations:
     document = read_json(path, FILE)
     parts = ("images", "categories", "annotations")
     if not isinstance(document, dict) or not all(isinstance(document.get(part), list) for part in parts):
-        raise ArgumentError("file", f"must be a COCO dataset with {', '.join(parts)}", path)
+        rule = f"must be a COCO dataset with {', '.join(parts)} (results without these need `--from table`)"
+        raise ArgumentError("file", rule, path)
     _check_ids(document["images"])
     _check_ids(document["categories"])
     regions = RegionChecks(known)

@@ -39,6 +39,8 @@ LISTS = {
     "Polylines": "polylines",
     "Classifications": "classifications",
 }
+NO_LABELS = ("ImageMetadata", "DynamicEmbeddedDocument")
+"""Classes of fields without annotations."""
 ENDINGS = {"Detections": "", "Keypoints": "_points", "Polylines": "_contours", "Classifications": "_labels"}
 VERSION = "1.0.0"
 """Release of FiftyOne with this format; later releases convert the files when opening them."""
@@ -204,7 +206,7 @@ def read(path: Path, known: Annotations) -> Annotations:
         film = regions.film(str(mapped(sample, "sample").get("filepath", "")))
         size = mapped(sample.get("metadata") or {}, "metadata")
         regions.check_image(film, f"sample {number}", size.get("width"), size.get("height"))
-        for n, (name, kind, part) in enumerate(_labels_of(sample), start=1):
+        for n, (name, kind, part) in enumerate(_labels_of(sample, regions), start=1):
             reader = word(part.get("reader"), "reader") or name
             finding = known.finding_of(part.get("label"))
             if kind == "Classifications" and "cell" not in part:
@@ -222,12 +224,18 @@ def read(path: Path, known: Annotations) -> Annotations:
     return replace(known, drawings=tuple(drawings.values()), studies=labels_by_study, notes=regions.notes)
 
 
-def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield (field, kind of list, label) of every label of a sample."""
+def _labels_of(sample: Any, regions: RegionChecks) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield (field, kind of list, label) of every label of a sample; fields of other labels are counted as left out."""
     for name, value in sample.items():
         kind = value.get("_cls") if isinstance(value, dict) else None
         if isinstance(kind, str) and kind in LISTS:
             yield from ((name, kind, mapped(part, "label")) for part in listed(value.get(LISTS[kind]), LISTS[kind]))
+        elif kind == "Classification" and value.get("label") not in regions.known.names:  # such as the view
+            regions.leave_out("classification")
+        elif isinstance(kind, str) and f"{kind}s" in LISTS:  # a single label
+            yield name, f"{kind}s", value
+        elif isinstance(kind, str) and kind not in NO_LABELS:
+            regions.leave_out(f"{kind} field")
 
 
 def _drawing(

@@ -152,13 +152,14 @@ def read(path: Path, known: Annotations) -> Annotations:
     """Read a JSON export of Label Studio, or the tasks that :func:`write` wrote."""
     tasks = read_json(path, FILE)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) and "data" in task for task in tasks):
-        raise ArgumentError("file", "must be Label Studio's JSON: a list of tasks with `data`", path)
+        rule = "must be Label Studio's JSON, not JSON-MIN: a list of tasks with `data`"
+        raise ArgumentError("file", rule, path)
     drawings: dict[object, Drawing] = {}
     studies = []
     regions = RegionChecks(known)
     for number, task in enumerate(tasks, start=1):
         data = mapped(task["data"], "data")
-        for n, (author, region) in enumerate(_regions_of(task), start=1):
+        for n, (author, region) in enumerate(_regions_of(task, regions), start=1):
             meta: dict[str, Any] = region["meta"] if isinstance(region.get("meta"), dict) else {}
             reader = word(meta.get("reader"), "reader") or author
             left_out = _left_out(region, meta, known)
@@ -186,11 +187,14 @@ def _left_out(region: dict[str, Any], meta: dict[str, Any], known: Annotations) 
     return "choice" if is_of_region or (names and not names & findings) else None
 
 
-def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (reader, region) of all annotations and predictions that are not cancelled."""
+def _regions_of(task: dict[str, Any], regions: RegionChecks) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (reader, region) of all annotations and predictions; cancelled ones and drafts are counted as left out."""
+    for _ in listed(task.get("drafts"), "drafts"):
+        regions.leave_out("draft")
     for part, author in (("annotations", "completed_by"), ("predictions", "model_version")):
         for one in listed(task.get(part), part):
             if mapped(one, f"one of {part}").get("was_cancelled"):
+                regions.leave_out("cancelled annotation")
                 continue
             who = one.get(author)
             name = who.get("email", who.get("id")) if isinstance(who, dict) else who

@@ -168,7 +168,7 @@ class RegionChecks:
             notes.append(f"{count_text(self._n_cut, 'box')} cut at the border of the image, by at most {SLACK:g} pixel")
         if self._left_out:
             parts = ", ".join(count_text(n, what) for what, n in self._left_out.items())
-            notes.append(f"left out, because they are not drawings: {parts}")
+            notes.append(f"left out: {parts}")
         return tuple(notes)
 
 

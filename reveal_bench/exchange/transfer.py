@@ -113,7 +113,8 @@ def read_form(
     Raises
     ------
     ArgumentError
-        If the file does not fit the form or the split, or there are several readers and none is named.
+        If the file does not fit the form or the split, has no drawing and no label, or there are several readers and
+        none is named.
     """
     kind = _kind(folder, split)
     exchange, manifest = _exchange(kind), kind.questions.read_manifest(folder, split)
@@ -123,6 +124,9 @@ def read_form(
     except ArgumentError as error:  # forms say `file`; callers and the command have it as `source`
         name = "source" if error.argument == "file" else error.argument
         raise ArgumentError(name, error.rule, error.value, error.others) from None
+    if not annotations.readers:
+        rule = "must have drawings or labels"
+        raise ArgumentError("source", rule, "; ".join(annotations.notes) or "none")
     if reader is None and len(annotations.readers) > 1:
         raise ArgumentError("reader", f"must be named, the file has {', '.join(annotations.readers)}")
     selected = annotations if reader is None else _of_reader(annotations, reader)

@@ -80,6 +80,9 @@ def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
     root = Path(root)
     if not root.exists():
         raise ArgumentError("root", "must exist", root)
+    if (root / "manifest" / "benchmark.json").is_file():
+        rule = "must be a download, not a dataset folder, which `reveal-bench report` and `validate` read"
+        raise ArgumentError("root", rule, root)
     if mapping is not None and is_of_boxes(mapping):
         return SOURCE_MODULES["own-boxes"]
     confidence = {name: source.detect(root) for name, source in SOURCE_MODULES.items()}

@@ -263,7 +263,8 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
         (("score", "{tmp}/none.jsonl", "{tmp}"), "is not a dataset folder: it has no manifest/benchmark.json"),
         (("lint", "{tmp}/none.jsonl", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
         (("lint", "{tmp}/none.jsonl", "{tmp}/broken"), "benchmark.json: must hold one JSON object, got list"),
-        (("build", "{tmp}/broken", "--out", "{tmp}/out"), "none is recognised"),
+        (("build", "{tmp}/broken", "--out", "{tmp}/out"), "must be a download, not a dataset folder, which"),
+        (("inspect", "{world}"), "must be a download, not a dataset folder"),
         (
             ("inspect", "{tmp}/films"),
             "a table of labels beside its DICOM files .* got .*/films/a and no table",

@@ -232,7 +232,7 @@ def test_results_that_are_not_drawings_are_left_out_by_count(tmp_path: Path) -> 
     done = read_tasks(tmp_path / "a", box, *others)
     assert [one.boxes for one in done.drawings] == [((10, 15, 10, 6),)]
     assert done.studies == ()
-    assert done.notes == ("left out, because they are not drawings: 2 relations, 1 text, 2 choices, 1 rating",)
+    assert done.notes == ("left out: 2 relations, 1 text, 2 choices, 1 rating",)
     done = read_tasks(tmp_path / "a", {"type": "choices", "value": {"choices": ["edema"]}})
     assert done.studies == (StudyLabels("s1", "individual", {"Edema": 1.0, "Nodule": 0.0}),)
     with pytest.raises(ArgumentError, match=r"must name findings of the benchmark.*got 'Nodul'"):
@@ -262,6 +262,65 @@ def test_the_command_reports_rotated_boxes_and_fails_on_wrong_ones(world: World,
     assert json.loads(out.read_text())["box"] == [14, 6, 4, 12]
     done = from_form("cvat", tmp_path / "a", world.folder, "released", out)
     assert done.notes == ("1 rotated box: a prediction has the upright box around it",)
+
+
+BOX_OF_EDEMA = region("rectanglelabels", {"x": 10, "y": 10, "width": 20, "height": 20})
+OTHERS = {"more": {"_cls": "Segmentation"}, "view": {"_cls": "Classification", "label": "PA"}}
+LABEL = {"_cls": "Detection", "label": "Edema", "bounding_box": [0.25, 0.5, 0.5, 0.25], "confidence": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("form", "document", "message"),
+    [
+        ("label-studio", [{**task(), "annotations": []}], "must have drawings or labels, got none"),
+        (
+            "label-studio",
+            [{**task(), "annotations": [{"was_cancelled": True, "result": [BOX_OF_EDEMA]}]}],
+            "got left out: 1 cancelled annotation",
+        ),
+        ("label-studio", [{**task(), "drafts": [{"result": [BOX_OF_EDEMA]}] * 2}], "got left out: 2 drafts"),
+        ("label-studio", [{"image": "p1_front.png", "label": []}], "must be Label Studio's JSON, not JSON-MIN"),
+        (
+            "fiftyone",
+            {"samples": [{"filepath": "p1_front.png", "a": {"_cls": "Heatmap"}}]},
+            "left out: 1 Heatmap field",
+        ),
+        ("fiftyone", {"samples": [{"filepath": "p1_front.png", "a": None}]}, "must have drawings or labels, got none"),
+        ("coco", {"images": [], "categories": [], "annotations": []}, "must have drawings or labels, got none"),
+        ("coco", [{"image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}], "without these need `--from table`"),
+    ],
+)
+def test_files_without_a_drawing_are_refused(
+    form: str, document: Any, message: str, world: World, tmp_path: Path
+) -> None:
+    name = "patient00002_study1_view1_frontal"
+    (tmp_path / "a.json").write_text(json.dumps(document).replace("p1_front", name))
+    options = ("--from", form, "--file", tmp_path / "a.json", "--out", tmp_path / "a.jsonl")
+    assert message in call("convert", world.folder, *options, expect=1).stderr
+    assert not (tmp_path / "a.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        (LABEL, Drawing("p1_front", "Edema", "found", boxes=((10, 15, 20, 7.5),), score=0.5)),
+        ({"_cls": "Keypoint", "label": "Edema", "points": [[0.5, 0.5]]},
+         Drawing("p1_front", "Edema", "found", points=((20, 15),))),
+        ({"_cls": "Polyline", "label": "Edema", "points": [[[0, 0], [0.5, 0], [0, 0.5]]]},
+         Drawing("p1_front", "Edema", "found", polygons=(((0, 0), (20, 0), (0, 15)),))),
+        ({"_cls": "Classification", "label": "Edema", "confidence": 0.5}, StudyLabels("s1", "found", {"Edema": 1.0})),
+    ],
+)  # fmt: skip
+def test_single_labels_of_fiftyone(label: Any, expected: Any, tmp_path: Path) -> None:
+    sample = {
+        "filepath": "p1_front.png",
+        "metadata": {"_cls": "ImageMetadata", "width": 40, "height": 30},
+        "found": label,
+    }
+    (tmp_path / "samples.json").write_text(json.dumps({"samples": [sample | OTHERS]}))
+    annotations = form_named("fiftyone").read(tmp_path, KNOWN)
+    assert (*annotations.drawings, *annotations.studies) == (expected,)
+    assert annotations.notes == ("left out: 1 Segmentation field, 1 classification",)
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="needs ../shared/data: see README")
