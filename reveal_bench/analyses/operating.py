@@ -170,7 +170,7 @@ def tune(confidences: Confidences, criterion: Criterion) -> list[TunedThreshold]
         chosen = cuts.choose(criterion)
         reason = cuts.why_none(criterion)
         rates = cuts.rates(chosen, criterion) if not reason else np.full(len(RATES), np.nan)
-        threshold = float(cuts.thresholds[chosen]) if not reason else math.nan
+        threshold = cuts.threshold(int(chosen)) if not reason else math.nan
         n, n_positive = int(cuts.n_positive + cuts.n_negative), int(cuts.n_positive)
         se, sp, ppv, npv = rates.tolist()
         tuned.append(TunedThreshold(finding, threshold, n, n_positive, se, sp, ppv, npv, reason))
@@ -259,7 +259,7 @@ def points_chosen(
         exact = Estimate(criterion.target, criterion.target, criterion.target)
         is_sensitivity = criterion.name == "sensitivity"
         pair = (exact, estimates[SPECIFICITY]) if is_sensitivity else (estimates[SENSITIVITY], exact)
-        threshold = float(own.thresholds[chosen[i]]) if chosen[i] >= 0 else math.nan
+        threshold = own.threshold(int(chosen[i])) if chosen[i] >= 0 else math.nan
         n, n_positive = int(own.n_positive + own.n_negative), int(own.n_positive)
         estimates += _at_prevalence(*pair, math.nan if reason else prevalence)
         points.append(_point(finding, threshold, n, n_positive, estimates, prevalence, reason))

@@ -1,7 +1,8 @@
 """Operating points: thresholds of a score chosen by a criterion, and the rates at these thresholds.
 
 A case is called positive if its score is at least the threshold. Candidate thresholds are the scores that occur, so
-equal scores are always on the same side. Calling no case positive is also a point of the ROC curve, but not a
+equal scores are always on the same side. The threshold that is reported is between the chosen score and the next lower
+one (:meth:`Cuts.threshold`). Calling no case positive is also a point of the ROC curve, but not a
 threshold.
 
 Criteria
@@ -145,6 +146,28 @@ class Cuts:
         rates = np.stack([divide(tp, tp + fn), divide(tn, tn + fp), divide(tp, tp + fp), divide(tn, tn + fn)], axis=-1)
         undefined = none & (criterion.name != "specificity") | (self.n_positive == 0) | (self.n_negative == 0)
         return np.where(undefined[..., None], np.nan, rates)
+
+    def threshold(self, index: int) -> float:
+        """Return a threshold between the candidate at `index` and the next lower one.
+
+        It is the decimal number with the fewest digits in the middle half of the gap, so that scores which were stored
+        as float16, float32 or text are on the same side. Below the lowest candidate, the gap extends to 0, or to 1 less
+        for scores of at most 0; a score of 0 itself is the threshold if it is the lowest candidate.
+
+        Examples
+        --------
+        >>> cuts = cuts_of(np.array([0.7471137642860413, 0.7421, -2.0]), np.array([True, False, True]))
+        >>> cuts.threshold(0), cuts.threshold(1), cuts.threshold(2)
+        (0.745, -0.6, -2.5)
+        """
+        upper = float(self.thresholds[index])
+        is_lowest = index == len(self.thresholds) - 1
+        if is_lowest and upper == 0:
+            return 0.0
+        lower = (0.0 if upper > 0 else upper - 1) if is_lowest else float(self.thresholds[index + 1])
+        middle = lower + (upper - lower) / 2
+        rounded = (float(f"{middle:.{digits}g}") for digits in range(1, 17))
+        return next((one for one in rounded if abs(one - middle) <= (upper - lower) / 4), upper)
 
     @property
     def one_class(self) -> str:

@@ -101,8 +101,12 @@ class ThresholdTuning(TableResult):
             for one in self.tuned
         ]
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path) -> str:
         """Write `thresholds` and `tuning` into a ``submission.json``, and keep its other fields.
+
+        Returns
+        -------
+        sentence on the thresholds that the file had; empty if it had none
 
         Raises
         ------
@@ -113,10 +117,24 @@ class ThresholdTuning(TableResult):
         document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if not isinstance(document, dict):
             raise ValueError(f"{path}: must contain one JSON object, got {type(document).__name__}")
+        replaced = _replaced(document)
         thresholds = self.thresholds
         document |= {"thresholds": dict(thresholds), "tuning": asdict(thresholds.tuning)}
         with replacing(path) as new:
             new.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        return replaced
+
+
+def _replaced(document: Mapping[str, Any]) -> str:
+    if "thresholds" not in document:
+        return ""
+    tuning = document.get("tuning")
+    if not isinstance(tuning, Mapping):
+        return f"replaced its thresholds, which were {json.dumps(document['thresholds'])[:100]}"
+    benchmark, version, split, criterion, file = (
+        tuning.get(name) for name in ("benchmark", "version", "split", "criterion", "file")
+    )
+    return f"replaced its thresholds, which were tuned on {benchmark} {version}, split {split} ({criterion}, {file})"
 
 
 @dataclass(frozen=True, repr=False)

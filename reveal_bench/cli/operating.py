@@ -75,8 +75,8 @@ def tune(
         otherwise=otherwise,
     )
     target = metadata or (file if file.is_dir() else file.parent) / "submission.json"
-    result.write(target)
-    terminal.warn(result.warnings)
+    replaced = result.write(target)
+    terminal.warn([*result.warnings, *([f"{target}: {replaced}"] if replaced else [])])
     if form == "json":
         typer.echo(result.to_json().rstrip())
     elif not terminal.printed_as(result, form):

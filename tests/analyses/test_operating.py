@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import reveal_bench as rb
@@ -53,11 +54,17 @@ def test_thresholds_are_tuned_on_one_split_and_applied_on_another(folder: Path, 
     assert "--otherwise must be given, because 2 of 3 findings have no threshold" in refused
     assert "Edema: all cases have it; Nodule: no case has it" in refused
     printed = call("tune", *words, "--metric", "youden", "--otherwise", "0.4", "--wide")
-    assert re.search(r"Mass +20 of 60 +0.200 +100.0 +90.0 +83.3 +100.0", printed.stdout)  # 20 of 20, 36 of 40, 20 of 24
+    assert re.search(r"Mass +20 of 60 +0.150 +100.0 +90.0 +83.3 +100.0", printed.stdout)  # 20 of 20, 36 of 40, 20 of 24
     assert re.search(r"Nodule +0 of 60 +0.400.*as given: no case has it", printed.stdout)
+    assert "replaced its thresholds, which were 0.9" in printed.stderr
+    again = call("tune", *words, "--metric", "f1", "--otherwise", "0.3").stderr
+    assert (
+        "replaced its thresholds, which were tuned on reveal-cxr 1.0.0, split val (highest Youden's index, val" in again
+    )
+    call("tune", *words, "--metric", "youden", "--otherwise", "0.4")
     document = json.loads(metadata.read_text())
     assert document["organization"] == "Mine"
-    assert document["thresholds"] == {EDEMA: 0.4, MASS: 0.2, NODULE: 0.4}
+    assert document["thresholds"] == {EDEMA: 0.4, MASS: 0.15, NODULE: 0.4}
     assert document["tuning"].items() >= {
         "split": "val", "n": 60, "criterion": "highest Youden's index", "file": "val.jsonl"
     }.items()  # fmt: skip
@@ -76,6 +83,35 @@ def test_thresholds_are_tuned_on_one_split_and_applied_on_another(folder: Path, 
     (tmp_path / "val.jsonl").write_text((folder / "val.jsonl").read_text())
     own = (tmp_path / "val.jsonl", folder / "val.jsonl", folder / "folder", "--split", "val", "--own-thresholds")
     assert leak in call("compare", *own).stderr
+
+
+@pytest.mark.parametrize("number", ["float16", "float32"])
+def test_frames_and_their_csv_files_have_the_same_decisions(
+    folder: Path, tmp_path: Path, rng: np.random.Generator, number: str
+) -> None:
+    """Text has fewer digits than a float32: 0.7471137642860413 is written as 0.74711376."""
+    index = [f"study-{i}" for i in range(N)]
+    has_mass = np.arange(N)[:, None] % 3 == 0
+    frame = pd.DataFrame(
+        ((rng.random((N, 3)) + has_mass) / 2).astype(number), pd.Index(index, name="study_id"), list(LABELS)
+    )
+    frame.to_csv(tmp_path / "val.csv")
+    tuned = rb.tune_thresholds(frame, folder / "folder", split="val", metric="youden", otherwise=0.5)
+    assert (
+        tuned.thresholds
+        == rb.tune_thresholds(
+            tmp_path / "val.csv", folder / "folder", split="val", metric="youden", otherwise=0.5
+        ).thresholds
+    )
+    mass, threshold = frame["Mass"].astype(float), tuned.thresholds["Mass"]
+    below, above = mass[mass < threshold].max(), mass[mass >= threshold].min()
+    assert below + (above - below) / 8 < threshold < above - (above - below) / 8
+    results = [
+        rb.score(source, folder / "folder", split="val", thresholds=tuned.thresholds, n_resamples=1).table
+        for source in (frame, tmp_path / "val.csv")
+    ]
+    decided = [table[table.metric.isin(["f1", "precision", "recall", "specificity"])] for table in results]
+    pd.testing.assert_frame_equal(*decided, check_exact=True)
 
 
 def test_thresholds_that_few_cases_decide_are_noted(folder: Path, tmp_path: Path) -> None:
@@ -106,7 +142,7 @@ def test_points_at_tuned_thresholds_have_the_intervals_of_score(folder: Path) ->
     scores = {(e.metric, e.finding): e for e in result.scored.estimates}
     for name, own in (("recall", point.sensitivity), ("specificity", point.specificity), ("precision", point.ppv)):
         assert own == scores[name, MASS]
-    assert (point.threshold, point.n_positive, point.n) == (0.2, 20, 60)
+    assert (point.threshold, point.n_positive, point.n) == (0.15, 20, 60)
     # Of 1,000 patients 20 are found and 98 of 980 called wrongly
     assert point.ppv_at_prevalence.value == pytest.approx(20 / 118)
     assert 0 < point.ppv_at_prevalence.low < 20 / 118 < point.ppv_at_prevalence.high < 0.5
@@ -118,7 +154,7 @@ def test_the_command_shows_a_fixed_specificity(folder: Path) -> None:
     words = (folder / "test.jsonl", folder / "folder", "--split", "test", "--prevalence", "Mass=0.02", "--wide")
     printed = call("operating-points", *words, "--specificity", "0.9").stdout
     assert "chosen on these cases, with a specificity of at least 0.9, and again in each of 1,000 resamples" in printed
-    assert re.search(r"Mass +20 of 60 +0.200 +100.0 +90.0 +83.3 +100.0 +2.0 +16.9", printed)  # 0.02 / 0.118
+    assert re.search(r"Mass +20 of 60 +0.150 +100.0 +90.0 +83.3 +100.0 +2.0 +16.9", printed)  # 0.02 / 0.118
     assert re.search(r"Nodule +0 of 60 .*no case has it", printed)
     assert "there are at the row's prevalence, from a specificity of exactly 0.9 and the row's sensitivity" in printed
     assert "no interval of macros, of specificity, PPV and NPV on these cases" in printed
