@@ -159,7 +159,7 @@ def _tell(out: Path, done: Converted, what: list[str]) -> None:
 def export(
     file: Annotated[Path, typer.Argument(help="Receipt file, or output of `score --json`.", show_default=False)],
     to: Annotated[
-        Literal["eval-results", "every-eval-ever", "latex", "markdown", "claim", "tripod-llm"],
+        Literal["eval-results", "every-eval-ever", "latex", "markdown", "bibtex", "badge", "claim", "tripod-llm"],
         typer.Option(help="Form to write.", show_default=False),
     ],
     model: Annotated[str | None, typer.Option(help="Name of the model; receipts already contain it.")] = None,
@@ -167,13 +167,16 @@ def export(
     key: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY|FILE",
-            help="Public key published by the leaderboard, or a file with the key or the answer of /api/v1/keys.",
+            metavar="KEY|FILE|-",
+            help="Public key published by the leaderboard, or a file (- for standard input) with the key or the answer "
+            "of /api/v1/keys.",
         ),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Dataset repository on the Hub, organization/name.")] = None,
     revision: Annotated[str | None, typer.Option(help="Commit of that repository (eval-results).")] = None,
-    url: Annotated[str | None, typer.Option(help="URL that shows the result (eval-results, every-eval-ever).")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="URL that shows the result (eval-results, every-eval-ever, bibtex, badge).")
+    ] = None,
     organization: Annotated[str | None, typer.Option(help="Who ran the evaluation (every-eval-ever).")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Dataset folder, for its card (claim, tripod-llm) or cases.")
@@ -219,14 +222,13 @@ def export(
             if out is not None and "unknown" in (deployment, availability):
                 terminal.warn(["the record states `unknown` about the model: give --deployment and --availability"])
             text = json.dumps(record.document, indent=2) if out is None else "\n".join(map(str, record.write(out)))
-        case "latex":
-            text = paper.latex_table(result, metric)
-        case "markdown":
-            text = paper.markdown_table(result, metric)
-        case "claim":
-            text = checklists.claim_table(_recorded(result, folder, run))
-        case "tripod-llm":
-            text = checklists.tripod_llm_table(_recorded(result, folder, run))
+        case "latex" | "markdown":
+            text = (paper.latex_table if to == "latex" else paper.markdown_table)(result, metric)
+        case "bibtex" | "badge":
+            text = (paper.bibtex if to == "bibtex" else paper.badge)(result, metric, url)
+        case "claim" | "tripod-llm":
+            write_table = checklists.claim_table if to == "claim" else checklists.tripod_llm_table
+            text = write_table(_recorded(result, folder, run))
     typer.echo(text.rstrip("\n"))
 
 

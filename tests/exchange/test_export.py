@@ -29,9 +29,13 @@ def signed(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", ["eval-results", "every-eval-ever", "latex", "markdown", "claim", "tripod-llm"])
+FORMS = ["eval-results", "every-eval-ever", "latex", "markdown", "bibtex", "badge", "claim", "tripod-llm"]
+URL = "https://board.example.org/entry?id=1"
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_receipt(signed: Path, form: str) -> None:
-    done = call("export", signed, "--to", form, "--key", public(KEY), "--dataset", "lab/data")
+    done = call("export", signed, "--to", form, "--key", public(KEY), "--dataset", "lab/data", "--url", URL)
     assert done.stderr == ""
     assert "0.47" in done.stdout
     if form == "every-eval-ever":
@@ -53,6 +57,8 @@ def test_what_is_refused(signed: Path, tmp_path: Path) -> None:
     assert (done.stdout, "was changed" in done.stderr) == ("", True)
     score = tmp_path / "score.json"
     score.write_text(json.dumps(SCORE))
+    for form in ("bibtex", "badge"):
+        assert "must be a leaderboard's receipt" in call("export", score, "--to", form, "--url", URL, expect=1).stderr
     assert "--dataset is needed" in call("export", score, "--to", "eval-results", expect=2).stderr
     assert "must be a run folder" in call("export", score, "--to", "claim", "--run", tmp_path, expect=1).stderr
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
@@ -28,7 +29,7 @@ from reveal_leaderboard.store.boards import set_state
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
-from reveal_leaderboard.store.tables import boards, jobs, ledger, submissions
+from reveal_leaderboard.store.tables import boards, jobs, ledger, results, submissions
 from reveal_leaderboard.web.submissions import Intake
 from reveal_leaderboard.worker import worker as worker_module
 from reveal_leaderboard.worker.answers import AnswerCount, CountDamagedError
@@ -145,6 +146,24 @@ def test_exact_figures_stay_in_the_vault(desk: Desk, write_file: Callable[..., P
     for metric, values in rows_of(desk.board).values.items():
         assert rows.values[metric].tobytes() == values.tobytes()
     assert not list(desk.data.rglob("*.npz"))
+
+
+def test_an_entry_is_ranked_only_by_a_score_that_it_shows(desk: Desk, write_file: Callable[..., Path]) -> None:
+    """After a change of `place_metric`, the ranks of earlier entries would reveal a second score of each."""
+    submission = desk.submit(write_file())
+    desk.in_process().run(once=True)
+    (desk.root / "cells.toml").write_text('[release]\nplace_metric = "grid_hit"\n', encoding="utf-8")
+    documents = []
+    for settings in (desk.store.settings, load_settings(desk.root / "cells.toml")):
+        with desk.store.write() as connection:
+            Queue.put(connection, "rank", BENCHMARK, "1.0.0", "board")
+        desk.in_process(settings).run(once=True)
+        with desk.store.read() as connection:
+            documents.append(connection.execute(sa.select(results.c.document)).scalar_one())
+    assert [(one["metric"], one["computed_for"]) for one in documents] == [
+        ("point_hit", [submission.id]),
+        ("grid_hit", []),
+    ]
 
 
 CANARY = "canary-patient00007"

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from reveal_bench.exchange.paper import bibtex_entry, escape_bibtex
 from reveal_bench.metrics import METRICS
-from reveal_bench.printed_tables import escape_latex, escape_markdown
+from reveal_bench.printed_tables import escape_markdown
 from reveal_bench.words import with_interval
 from reveal_leaderboard.boards.standings import BoardEntry, Standings, standings
 from reveal_leaderboard.release.receipts import receipt_file
@@ -122,28 +123,25 @@ class SharedResult:
         ----------
         server : address of the board, such as "https://board.example.org"
         """
-        interval = f" (95\\,\\% interval {_bibtex(self.interval)})" if self.interval else ""
-        value = _bibtex(self.value.replace("\u00a0", " "))
+        interval = f" (95\\,\\% interval {escape_bibtex(self.interval)})" if self.interval else ""
+        value = escape_bibtex(self.value.replace("\u00a0", " "))
         notes = [
-            f"Macro {_bibtex(self.metric)} {value}{interval}",
-            f"split {_bibtex(self.split)}",
+            f"Macro {escape_bibtex(self.metric)} {value}{interval}",
+            f"split {escape_bibtex(self.split)}",
             *([self.part] if self.part else []),
             f"scored {self.scored_on}",
+            *([f"receipt SHA-256 {self.receipt}"] if self.receipt else []),
         ]
-        if self.receipt:
-            notes.append(f"receipt SHA-256 {self.receipt}")
-        fields = {
-            "author": f"{{{_bibtex(self.team)}}}",
-            "title": f"{{{_bibtex(self.model)} on {_bibtex(self.benchmark)} {_bibtex(self.version)}}}",
-            "year": self.scored_on[:4],
-            "howpublished": "REVEAL leaderboard",
-            "version": _bibtex(self.version),
-            "url": f"{server}{self.path}".replace("%", r"\%"),
-            "urldate": "YYYY-MM-DD",
-            "note": ", ".join(notes),
-        }
-        lines = [f"  {name} = {{{text}}}," for name, text in fields.items()]
-        return "\n".join((f"@misc{{reveal-{self.submission_id[:12]},", *lines, "}"))
+        return bibtex_entry(
+            submission=self.submission_id,
+            team=self.team,
+            model=self.model,
+            benchmark=self.benchmark,
+            version=self.version,
+            day=self.scored_on,
+            notes=notes,
+            url=f"{server}{self.path}",
+        )
 
     def badge_markdown(self, server: str) -> str:
         """Return the badge in Markdown, as an image that links to the entry."""
@@ -166,11 +164,6 @@ class SharedResult:
     def badge(self) -> str:
         """Path of the badge on the server."""
         return f"/badge/{self.submission_id}.svg?{query_text({'version': self.version})}"
-
-
-def _bibtex(text: str) -> str:
-    """Return a text as LaTeX for a BibTeX field; braces become commands, because BibTeX counts even escaped ones."""
-    return escape_latex(text).replace(r"\{", r"{\textbraceleft}").replace(r"\}", r"{\textbraceright}")
 
 
 def is_percent(figure: ReleasedEstimate) -> bool:
