@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import asdict, replace
@@ -20,6 +21,7 @@ from reveal_bench.cli.output import Seed
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.dataset.row_pool import FilmNote
     from reveal_bench.sources import Problem, SourceData, SourceModule
     from reveal_bench.sources.source import Extra, Record, Records
 
@@ -314,7 +316,7 @@ def build(
         _write_log(log, error.problems, source_data)
         terminal.warn(error.warnings if source_data is None else source_data.warnings)
         raise BuildError(error.problems, hint=KEEP_GOING) from None
-    _write_log(log, build_log.left_out, source_data)
+    _write_log(log, build_log.left_out, source_data, build_log.films)
     if id_table is not None:
         _write_ids(id_table, source_data)
     terminal.warn(build_log.shared)
@@ -436,13 +438,37 @@ def _tell(source_data: SourceData, build_log: Any) -> None:
     aside = [f"set aside: {file}: {reason}" for file, reason in source_data.set_aside]
     if len(aside) > SHOWN:
         aside[SHOWN:] = [f"set aside: {len(aside) - SHOWN:,} more files (--log lists all of them)"]
-    terminal.warn([*source_data.warnings, *aside, *(f"left out: {problem}" for problem in build_log.left_out)])
+    left_out = [f"left out: {problem}" for problem in build_log.left_out]
+    terminal.warn([*source_data.warnings, *aside, *left_out, *_film_warnings(build_log.films)])
 
 
-def _write_log(path: Path | None, problems: Iterable[Problem], source_data: SourceData | None) -> None:
+def _film_warnings(films: Sequence[FilmNote]) -> list[str]:
+    """Return the notes on pictures, each with its number of pictures and one of them; numbers in notes may differ."""
+    from reveal_bench.words import count_text
+
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for film in films:
+        for text in film.warnings:
+            alike.setdefault(_NUMBER.sub("#", text), []).append((text, film.file))
+    lines = [f"{count_text(len(own), 'picture')}, such as {own[0][1]}: {own[0][0]}" for own in alike.values()]
+    blank = [f"{film.file} ({film.fault})" for film in films if film.fault]
+    if blank:
+        named = ", ".join(blank[:SHOWN_FILMS]) + f" and {len(blank) - SHOWN_FILMS:,} more" * (len(blank) > SHOWN_FILMS)
+        lines.append(f"{count_text(len(blank), 'picture')} may show nothing: {named}; look at them before you publish")
+    return lines
+
+
+_NUMBER = re.compile(r"\d[\d,.]*")
+SHOWN_FILMS = 10
+
+
+def _write_log(
+    path: Path | None, problems: Iterable[Problem], source_data: SourceData | None, films: Iterable[FilmNote] = ()
+) -> None:
     if path is None:
         return
     entries = [{"what": "problem", **asdict(problem)} for problem in problems]
+    entries += [{"what": "picture", **asdict(film)} for film in films]
     if source_data is not None:
         entries += [{"what": "set aside", "file": file, "rule": reason} for file, reason in source_data.set_aside]
         entries += [{"what": "warning", "rule": warning} for warning in source_data.warnings]

@@ -64,7 +64,7 @@ from reveal_bench.dataset.holdout import (
 )
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter, ShardWriter
 from reveal_bench.dataset.overlaps import check_build
-from reveal_bench.dataset.row_pool import RowPool, Spool
+from reveal_bench.dataset.row_pool import FilmNote, RowPool, Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
@@ -207,13 +207,15 @@ class BuildLog:
 
     Attributes
     ----------
-    left_out : problems of records that were left out
+    left_out : problems of records that were left out, and of pictures that were left out of their records
+    films : notes on pictures, such as a display window that showed nothing
     resumed : number of records whose rows an earlier, interrupted run had made
     balance : similarity of the halves, if the build has a holdout
     shared : sentences about other benchmarks that also hold out some of the cases
     """
 
     left_out: list[Problem] = field(default_factory=list)
+    films: list[FilmNote] = field(default_factory=list)
     resumed: int = 0
     balance: Balance | None = None
     shared: list[str] = field(default_factory=list)
@@ -331,6 +333,7 @@ def build_folder(
             drop_unused(private.parts, {holdout_split})
         log.resumed = sum(spool.n_resumed for spool in spools.values())
         log.left_out += intake.settle(keep_going=keep_going)
+        log.films += intake.films
 
         def writer(place: Workplace, *, embed: bool) -> FolderWriter:
             return FolderWriter(
@@ -423,6 +426,7 @@ class _Intake:
         self.benchmark, self.embed, self.progress, self._new_spool = benchmark, embed, progress, new_spool
         self.kind = KINDS[benchmark.kind]
         self.problems: list[Problem] = []
+        self.films: list[FilmNote] = []
         self.fatal: list[Problem] = []
         self._split_of: dict[str, str] = {}
 
@@ -448,10 +452,11 @@ class _Intake:
         if shuffled_by is not None:
             checked = sorted(checked, key=lambda record: shuffle_key(shuffled_by, self.kind.data.key_of(record)))
         for n_done, made in enumerate(spool.fill(checked, pool), start=1):
-            n_failed += made is not None and made.problem is not None
+            n_failed += made is not None and bool(made.problems)
             if self.progress is not None:
                 self.progress(split, n_done, total, n_failed)
         self.problems += spool.problems
+        self.films += spool.films
         if not spool.keys and len(self.problems) == before:
             self.fatal.append(Problem(split, None, "records", f"must have at least one {self.kind.key[:-3]}", "none"))
         return spool

@@ -19,7 +19,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
@@ -48,16 +48,41 @@ IN_FLIGHT = 3
 """Largest number of records per process that are being processed or waiting to be written."""
 
 
+@dataclass(frozen=True, slots=True)
+class FilmNote:
+    """Notes on a picture of a dataset.
+
+    Attributes
+    ----------
+    file : path relative to the download
+    key : key of the picture's record
+    warnings : notes on the file's display settings
+    fault : what is wrong with the contrast, such as "every pixel is black"; "" if nothing
+    """
+
+    file: str
+    key: str
+    warnings: tuple[str, ...]
+    fault: str
+
+
 @dataclass(frozen=True)
 class RowResult:
-    """The result for one record: a row with the rows of its side table, or a problem."""
+    """The result for one record: a row with the rows of its side table, or only problems.
+
+    Attributes
+    ----------
+    problems : why there is no row; or if there is one, which pictures of the record were left out
+    films : notes on its pictures
+    """
 
     digest: str
     key: str
     asked: list[str] = field(default_factory=list)
     row: Row | None = None
     side_rows: list[Row] = field(default_factory=list)
-    problem: Problem | None = None
+    problems: list[Problem] = field(default_factory=list)
+    films: list[FilmNote] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -162,7 +187,7 @@ class RowPool:
         )
         rule, got = "must be readable", "a file on which the decoding process died (or memory ran out)"
         problem = Problem(place, kind.data.key_of(record), "picture", rule, got)
-        return RowResult(self.digest(record), kind.data.key_of(record), problem=problem)
+        return RowResult(self.digest(record), kind.data.key_of(record), problems=[problem])
 
 
 class WorkerProcess:
@@ -229,25 +254,38 @@ def _make(record: Record, build: BuildContext) -> RowResult:
     kind = build.kind
     digest, key = record_digest(record, build), kind.data.key_of(record)
     developed: list[PublishedPicture | None] = []
-    for picture in kind.data.pictures(record):
+    films: list[FilmNote] = []
+    lost: dict[int, Problem] = {}
+    for i, picture in enumerate(kind.data.pictures(record)):
+        if picture is None:
+            developed.append(None)
+            continue
         try:
-            published = None if picture is None else develop(picture)
+            published = develop(picture)
         except ValueError as error:
-            place = picture.source_path if picture is not None else key
-            return RowResult(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
-        developed.append(published if build.embed or published is None else published.withheld())
+            lost[i] = Problem(picture.source_path, key, "picture", "must be readable", str(error))
+            continue
+        if published.warnings or published.fault:
+            films.append(FilmNote(picture.source_path, key, published.warnings, published.fault))
+        developed.append(published if build.embed else published.withheld())
+    problems = list(lost.values())
+    if lost:
+        remaining = kind.data.without_pictures(record, lost)
+        if remaining is None:
+            return RowResult(digest, key, problems=problems)
+        record = remaining
     if not build.embed:
         record = kind.data.without_image_bytes(record)
     try:
         row = kind.table.row(record, build.benchmark, developed)
         side_rows = kind.table.side_rows(record, build.benchmark)
     except ValueError as error:
-        return RowResult(
-            digest, key, problem=Problem(kind.config, key, "record", "must be valid for the benchmark", str(error))
-        )
+        problem = Problem(kind.config, key, "record", "must be valid for the benchmark", str(error))
+        return RowResult(digest, key, problems=[*problems, problem])
     for fault in length_faults(row):
-        return RowResult(digest, key, problem=Problem(kind.config, key, *fault))
-    return RowResult(digest, key, kind.questions.asked(record, build.benchmark, build.asks), row, side_rows)
+        return RowResult(digest, key, problems=[*problems, Problem(kind.config, key, *fault)])
+    asked = kind.questions.asked(record, build.benchmark, build.asks)
+    return RowResult(digest, key, asked, row, side_rows, problems, films)
 
 
 PART_RECORDS = 32
@@ -261,7 +299,8 @@ class Spool:
 
     Attributes
     ----------
-    problems : problems of records from which no row could be made
+    problems : problems of records from which no row could be made, and of pictures that were left out of rows
+    films : notes on pictures
     n_resumed : number of records whose rows an earlier, interrupted run had made
     keys : keys of the rows, in order
     """
@@ -271,6 +310,7 @@ class Spool:
     ) -> None:
         self.folder, self.schema, self.side_schema, self._key_of = folder, schema, side_schema, key_of
         self.problems: list[Problem] = []
+        self.films: list[FilmNote] = []
         self.keys: list[str] = []
         self.n_resumed = 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -287,6 +327,7 @@ class Spool:
                 break
             if [pool.digest(record) for record in upcoming] == [digest for _, digest in part]:
                 self.keys += [key for key, _ in part]
+                self.films += [FilmNote(**film) for film in self._index(n_parts)["films"]]
                 self.n_resumed += len(part)
                 yield from (None for _ in part)
             else:
@@ -330,16 +371,20 @@ class Spool:
     def _read(self, number: int) -> list[tuple[str, str]] | None:
         """Return (key, hash) of the records of a part; None if the part is missing or incomplete.
 
-        For a record without a row the hash is "".
+        For a record with problems the hash is "", so that it is made again.
         """
         try:
-            index = json.loads(self._path(number, ".json").read_text(encoding="utf-8"))
+            index = self._index(number)
             for ending, sha256 in index["sha256"].items():
                 if hashlib.sha256(self._path(number, ending).read_bytes()).hexdigest() != sha256:
                     return None
         except (OSError, ValueError):
             return None
         return [(key, digest) for key, digest in index["records"]]
+
+    def _index(self, number: int) -> dict[str, Any]:
+        index: dict[str, Any] = json.loads(self._path(number, ".json").read_text(encoding="utf-8"))
+        return index
 
     def _drop_from(self, number: int) -> None:
         for path in sorted(self.folder.iterdir(), key=lambda path: path.suffix != ".json"):  # the index first
@@ -349,7 +394,8 @@ class Spool:
     def write(self, number: int, batch: Sequence[RowResult]) -> None:
         """Write a part."""
         good = [made for made in batch if made.row is not None]
-        self.problems += [made.problem for made in batch if made.problem is not None]
+        self.problems += [problem for made in batch for problem in made.problems]
+        self.films += [film for made in batch for film in made.films]
         self.keys += [made.key for made in good]
         self._path(number, ".json").unlink(
             missing_ok=True
@@ -360,8 +406,9 @@ class Spool:
             rows["-side.parquet"] = self._write_table(number, "-side.parquet", side_rows, self.side_schema)
         index = {
             "sha256": rows,
-            "records": [(made.key, "" if made.row is None else made.digest) for made in batch],
+            "records": [(made.key, "" if made.problems else made.digest) for made in batch],
             "asked": [made.asked for made in good],
+            "films": [asdict(film) for made in batch for film in made.films],
         }
         write_whole(self._path(number, ".json"), json.dumps(index).encode(), single_writer=True)
 

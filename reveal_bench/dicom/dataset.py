@@ -78,8 +78,10 @@ def refuse_damage() -> Iterator[None]:
         raise DicomError(f"damaged: pydicom stops with {type(error).__name__}") from None
 
 
-def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> tuple[Dataset, bool]:
+def read_dataset(stream: BinaryIO, keywords: Iterable[str | int], *, pixels: bool) -> tuple[Dataset, bool]:
     """Return (dataset, has_pixels) with the meta header and the elements `keywords`; with `pixels`, also Pixel Data.
+
+    Elements of repeating groups have no keyword, and are named by their tag.
 
     The call, and every later access to a value of the data set, must be within :func:`quiet_pydicom`.
 
@@ -110,7 +112,8 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
     from pydicom.datadict import tag_for_keyword
     from pydicom.filereader import read_partial
 
-    tags: list[BaseTag | int] = [tag for keyword in keywords if (tag := tag_for_keyword(keyword)) is not None]
+    found = (tag_for_keyword(keyword) if isinstance(keyword, str) else keyword for keyword in keywords)
+    tags: list[BaseTag | int] = [tag for tag in found if tag is not None]
     with refuse_damage():
         _check_inflated_size(stream)
         dataset = read_partial(stream, is_at_pixels, force=True, specific_tags=[*tags, *PIXEL_TAGS])

@@ -251,6 +251,9 @@ KEYWORDS = (
 )  # fmt: skip
 """Keywords of the elements that a decoder needs."""
 
+OVERLAY_POSITIONS = tuple((0x6000 + group) << 16 | 0x0102 for group in range(0, 0x20, 2))
+"""Tags of OverlayBitPosition in the repeating groups 6000 to 601E, for overlays in bits above BitsStored."""
+
 MAX_PIXELS = 100_000_000
 """Largest number of pixels of a picture; detectors have at most about 20 million."""
 
@@ -279,8 +282,33 @@ _JPEG_FRAMES = {
 }
 
 
-def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.NDArray[Any], str]:
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Stored values of a picture.
+
+    Attributes
+    ----------
+    patterns : uint8 or uint16 array, shape (rows, columns)
+        The bits of each pixel as stored; two's complement if signed.
+    decoder : str
+        Name and version of the decoder.
+    stream_bits : int or None
+        Bits per sample of the compressed stream if they take precedence over BitsStored.
+    warnings : tuple of str
+        Contradictions between the values and BitsStored.
+    """
+
+    patterns: npt.NDArray[Any]
+    decoder: str
+    stream_bits: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> Decoded:
     """Return the stored values of a single-frame grey picture.
+
+    If values in a compressed stream exceed BitsStored, or the stream has fewer bits, the stream's depth is right: the
+    header was copied or rewritten, whereas the stream was decoded. In other files, bits above BitsStored are ignored.
 
     Parameters
     ----------
@@ -291,13 +319,6 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
     size : (int, int)
         (height, width) from :func:`frame_size`.
 
-    Returns
-    -------
-    patterns : uint8 or uint16 array, shape (rows, columns)
-        The bits of each pixel as stored; two's complement if signed.
-    decoder : str
-        Name and version of the decoder.
-
     Raises
     ------
     DicomError
@@ -305,17 +326,43 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
     """
     if syntax not in DECODERS:
         raise DicomError(f"transfer syntax {_named(syntax)}: not supported")
-    data = dataset.PixelData
+    data, stream_bits = dataset.PixelData, None
     if syntax in _NATIVE:
         needed = size[0] * size[1] * _allocated(dataset) // 8
         if len(data) < needed:
             raise DicomError(f"truncated: pixel data of {len(data):,} bytes instead of {needed:,}")
     else:
-        _check_frame(dataset, syntax, size)
+        stream_bits = _check_frame(dataset, syntax, size)
     stored, decoder = _decode_by_preference(dataset, syntax)
     if stored.shape != size:
         raise DicomError(f"decodes to {stored.shape}, but the header states {size}")
-    return stored.astype(stored.dtype.newbyteorder("="), copy=False).view(f"u{stored.dtype.itemsize}"), decoder
+    stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
+    return _with_depth(dataset, stored.view(f"u{stored.dtype.itemsize}"), decoder, stream_bits)
+
+
+def _with_depth(dataset: Dataset, patterns: npt.NDArray[Any], decoder: str, stream_bits: int | None) -> Decoded:
+    """Compare the values with BitsStored, which :func:`~reveal_bench.dicom.display.plan_display` checks otherwise."""
+    facts = HeaderValues(dataset)
+    bits = facts.integer("BitsStored")
+    if bits is None or not 1 <= bits <= 8 * patterns.dtype.itemsize:
+        return Decoded(patterns, decoder)
+    n_beyond = _n_beyond(patterns, bits, is_signed=facts.integer("PixelRepresentation") == 1)
+    if stream_bits is not None and (stream_bits < bits or (stream_bits > bits and n_beyond)):
+        warning = f"uses {stream_bits} bits, as in the compressed picture, instead of BitsStored {bits}"
+        return Decoded(patterns, decoder, stream_bits, (warning,))
+    if not n_beyond or any(tag in dataset for tag in OVERLAY_POSITIONS):
+        return Decoded(patterns, decoder)
+    warning = f"{n_beyond:,} pixels have values beyond BitsStored ({bits}), whose higher bits are ignored"
+    return Decoded(patterns, decoder, None, (warning,))
+
+
+def _n_beyond(patterns: npt.NDArray[Any], bits: int, *, is_signed: bool) -> int:
+    """Return the number of pixels whose value needs more bits; a sign repeated in the higher bits needs none."""
+    if not is_signed:
+        return int(np.count_nonzero(patterns >> bits)) if bits < 8 * patterns.dtype.itemsize else 0
+    values, least = patterns.view(f"i{patterns.dtype.itemsize}"), -(1 << bits - 1)
+    is_positive = patterns >> bits == 0  # without a repeated sign
+    return int(np.count_nonzero(((values < least) | (values >= -least)) & ~is_positive)) if bits < 16 else 0
 
 
 def frame_size(dataset: Dataset) -> tuple[int, int]:
@@ -349,8 +396,14 @@ def _allocated(dataset: Dataset) -> int:
     return HeaderValues(dataset).integer("BitsAllocated") or 0  # frame_size only allows 8 and 16
 
 
-def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
-    """Raise DicomError if a compressed stream is truncated or contradicts the header."""
+def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> int | None:
+    """Return the bits per sample of a compressed stream, None for RLE, which does not state them.
+
+    Raises
+    ------
+    DicomError
+        If the stream is truncated or contradicts the header.
+    """
     from pydicom.encaps import get_frame
 
     try:
@@ -358,7 +411,7 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
     except Exception as error:  # damaged items raise various exceptions
         raise DicomError(f"compressed pixel data cannot be parsed: {type(error).__name__}") from None
     if syntax == _RLE:
-        return
+        return None
     frame, allocated = read_frame(data), _allocated(dataset)
     if frame is None:
         raise DicomError(f"pixel data do not match the transfer syntax {_named(syntax)}")
@@ -374,6 +427,9 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
         check_jpeg(data, _JPEG_FRAMES[syntax])
     if frame.bits > allocated:
         raise DicomError(f"the compressed picture has {frame.bits} bits per sample, but BitsAllocated is {allocated}")
+    if syntax.endswith((".50", ".51")) and allocated != 8:
+        raise DicomError(f"transfer syntax {_named(syntax)} needs BitsAllocated 8, got {allocated}: not supported")
+    return frame.bits
 
 
 def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[Any], str]:

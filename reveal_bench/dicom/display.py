@@ -11,22 +11,27 @@ Choices where DICOM allows several possibilities or files break its rules
   applied, and a warning is given.
 - A VOI table takes precedence over windows; the first of several tables or windows is used.
 - Without a VOI table and a window, the full range of the stored bits is shown.
+- If a table or window is unusable (no numbers, no width), or shows nothing (:mod:`reveal_bench.dicom.contrast`), the
+  next way is used, with a warning: the other tables, the windows, the full range of the stored bits, and finally the
+  range of the picture's values without padding. If nothing shows more, the first usable way is kept.
 - The picture is inverted, after VOI, if and only if the photometric interpretation is MONOCHROME1. PresentationLUTShape
   never inverts: INVERSE with MONOCHROME1 refers to the same inversion; with MONOCHROME2 it is a contradiction and
   causes a warning.
 - A missing HighBit is taken as BitsStored - 1; any other value is an error, because viewers interpret it differently.
-- PixelPaddingValue is ignored: padding gets the grey level of its value, as in pydicom.
-- An unusable window or table (without numbers or width) is an error; no other window or table replaces it.
+- Padding (PixelPaddingValue, to PixelPaddingRangeLimit) gets the grey level of its value, as in pydicom; it only counts
+  as padding when contrast is measured.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.dicom.contrast import contrast_fault
 from reveal_bench.dicom.dataset import HeaderValues
 from reveal_bench.dicom.files import DicomError
 
@@ -168,7 +173,7 @@ def _windowed(values: Floats, window: Window) -> Floats:
 KEYWORDS = (
     "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "PhotometricInterpretation",
     "ModalityLUTSequence", "RescaleSlope", "RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth",
-    "VOILUTFunction", "PresentationLUTShape", "PresentationIntentType",
+    "VOILUTFunction", "PresentationLUTShape", "PresentationIntentType", "PixelPaddingValue", "PixelPaddingRangeLimit",
 )  # fmt: skip
 """Keywords of the elements that determine the display."""
 
@@ -176,12 +181,48 @@ _FUNCTIONS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
 
 
 @dataclass(frozen=True, slots=True)
+class Voi:
+    """A VOI step: its table or window, None for the full range of the stored bits, and its name in the pipeline."""
+
+    way: Window | Lut | None
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Display settings of a file, a description of the `steps`, and `warnings` about the file's values."""
+    """Display settings of a file without the VOI step, usable VOI steps in order of preference, and warnings.
+
+    Attributes
+    ----------
+    display : settings without VOI
+    modality_step : name of the modality step in the pipeline
+    vois : VOI steps; the last is the full range of the stored bits
+    padding : (lowest, highest) stored value of padding; None without padding
+    warnings : notes on the file's values
+    """
+
+    display: DisplaySettings
+    modality_step: str
+    vois: tuple[Voi, ...]
+    padding: tuple[int, int] | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenDisplay:
+    """The chosen display of a picture.
+
+    Attributes
+    ----------
+    display, steps : settings, and the names of all steps for the pipeline
+    warnings : notes on the file's values, and on ways that showed nothing
+    fault : what is wrong with the contrast, from :func:`~reveal_bench.dicom.contrast.contrast_fault`; "" if nothing
+    """
 
     display: DisplaySettings
     steps: tuple[str, ...]
     warnings: tuple[str, ...]
+    fault: str
 
 
 def plan_display(dataset: Dataset) -> Plan:
@@ -190,19 +231,71 @@ def plan_display(dataset: Dataset) -> Plan:
     Raises
     ------
     DicomError
-        If an element that determines the display is missing or unusable.
+        If an element that determines the display is missing or unusable, other than a VOI table or window.
     """
     facts = HeaderValues(dataset)
     warnings: list[str] = []
     bits, is_signed = _bits(facts, warnings)
     modality, modality_step = _modality(dataset, facts, is_signed, warnings)
-    low, _ = DisplaySettings(bits, is_signed, modality).modality_range
-    voi, voi_step = _voi(dataset, facts, low < 0, warnings)
-    is_inverted = _is_inverted(facts, warnings)
+    display = DisplaySettings(bits, is_signed, modality, invert=_is_inverted(facts, warnings))
+    vois = _vois(dataset, facts, display.modality_range[0] < 0, warnings)
     if facts.word("PresentationIntentType") == "FOR PROCESSING":
         warnings.append("FOR PROCESSING: raw detector values, not yet processed for display")
-    steps = [modality_step, voi_step, *(["invert (MONOCHROME1)"] if is_inverted else []), "8 bit"]
-    return Plan(DisplaySettings(bits, is_signed, modality, voi, is_inverted), tuple(steps), tuple(warnings))
+    return Plan(display, modality_step, vois, _padding(facts, is_signed), tuple(warnings))
+
+
+def choose_display(
+    plan: Plan, patterns: npt.NDArray[np.unsignedinteger], stream_bits: int | None = None
+) -> ChosenDisplay:
+    """Return the first of the planned ways that shows something; the first way of all if none does.
+
+    Parameters
+    ----------
+    patterns : uint8 or uint16 array
+        The bits of each pixel as stored.
+    stream_bits : int or None
+        Bits per sample of the compressed stream if they take precedence over BitsStored.
+    """
+    plan = replace(plan, display=replace(plan.display, bits_stored=stream_bits or plan.display.bits_stored))
+    container_bits = 8 * patterns.dtype.itemsize
+    counts = np.bincount(patterns.reshape(-1), minlength=1 << container_bits)
+    stored = _stored_values(plan.display, container_bits)
+    if plan.padding is not None:
+        counts[(plan.padding[0] <= stored) & (stored <= plan.padding[1])] = 0
+    warnings, faults = list(plan.warnings), []
+    for voi in (*plan.vois, *_range_of_values(stored[counts > 0], plan.display)):
+        display = replace(plan.display, voi=voi.way)
+        levels = grey_table(display, container_bits=container_bits)
+        fault = contrast_fault(np.bincount(levels, counts, 256).astype(np.int64))
+        if not fault:
+            break
+        faults.append((display, voi, fault))
+    else:
+        display, voi, fault = faults[0]
+    if faults:
+        rest = f"so it uses the {voi.step}" if not fault else "and no other way shows more"
+        warnings.append(f"{faults[0][1].step}: {faults[0][2]}, {rest}")
+    steps = (plan.modality_step, voi.step, *["invert (MONOCHROME1)"] * display.invert, "8 bit")
+    return ChosenDisplay(display, steps, tuple(warnings), fault)
+
+
+def _range_of_values(stored: Floats, display: DisplaySettings) -> list[Voi]:
+    """Return the window from the lowest to the highest of the picture's values; [] if there is only one."""
+    values = _after_modality(stored, display.modality)
+    if len(values) == 0 or values.min() == values.max():
+        return []
+    low, high = float(values.min()), float(values.max())
+    return [Voi(Window((low + high) / 2, high - low, "LINEAR_EXACT"), "range of the picture's values")]
+
+
+def _padding(facts: HeaderValues, is_signed: bool) -> tuple[int, int] | None:
+    ends = [facts.integer(key) for key in ("PixelPaddingValue", "PixelPaddingRangeLimit")]
+    known = [end for end in ends if end is not None]
+    if ends[0] is None:
+        return None
+    if is_signed:  # pydicom may read the two bytes as unsigned
+        known = [end - (1 << 16) if end >= 1 << 15 else end for end in known]
+    return min(known), max(known)
 
 
 def _bits(facts: HeaderValues, warnings: list[str]) -> tuple[int, bool]:
@@ -247,42 +340,59 @@ def _modality(
     return Rescale(slope, intercept), "modality slope/intercept"
 
 
-def _voi(
-    dataset: Dataset, facts: HeaderValues, is_signed: bool, warnings: list[str]
-) -> tuple[Window | Lut | None, str]:
+def _vois(dataset: Dataset, facts: HeaderValues, is_signed: bool, warnings: list[str]) -> tuple[Voi, ...]:
+    """Return the usable VOI tables, then the usable windows, then the full range."""
+    vois = []
     tables = _items(dataset, "VOILUTSequence")
-    if tables:
-        lut = _lut(tables[0], "VOILUTSequence", is_signed)
+    for i, item in enumerate(tables, start=1):
+        try:
+            lut = _lut(item, "VOILUTSequence", is_signed)
+        except DicomError as error:
+            warnings.append(f"voi lut {i} of {len(tables)} is unusable: {error}")
+            continue
         highest, possible = int(lut.entries.max()), (1 << lut.bits) - 1
         if highest < possible // 2:
             warnings.append(f"VOILUTSequence only reaches {highest} of {possible}, so the picture is dark")
-        return lut, f"voi lut 1 of {len(tables)}"
-    center, width = _number(facts, "WindowCenter"), _number(facts, "WindowWidth")
+        vois.append(Voi(lut, f"voi lut {i} of {len(tables)}"))
+    n_windows = max(len(facts.texts("WindowCenter")), len(facts.texts("WindowWidth")))
+    for i in range(n_windows):
+        try:
+            vois.append(Voi(_window(facts, i), f"voi window {i + 1} of {n_windows} {_function(facts)}"))
+        except DicomError as error:
+            warnings.append(f"voi window {i + 1} of {n_windows} is unusable: {error}")
+    if not vois:
+        warnings.append("no usable VOI LUT or window, so the full range of the stored bits is shown")
+    return (*vois, Voi(None, "full range"))
+
+
+def _window(facts: HeaderValues, i: int) -> Window:
+    center, width = (_number(facts, key, i) for key in ("WindowCenter", "WindowWidth"))
+    function = _function(facts)
     if center is None or width is None:
-        if (center is None) != (width is None):
-            warnings.append("only one of WindowCenter and WindowWidth is given, so no window is applied")
-        warnings.append("no VOI LUT and no window, so the full range of the stored bits is shown")
-        return None, "full range"
-    function = facts.word("VOILUTFunction") or "LINEAR"
+        raise DicomError("only one of WindowCenter and WindowWidth is given")
     if function not in _FUNCTIONS:
         raise DicomError(f"VOILUTFunction must be one of {', '.join(_FUNCTIONS)}, got {function}")
     if width < 1 if function == "LINEAR" else width <= 0:
         least = "at least 1" if function == "LINEAR" else "above 0"
         raise DicomError(f"WindowWidth must be {least} for {function}, got {width:g}")
-    return Window(center, width, function), f"voi window 1 of {len(facts.texts('WindowCenter'))} {function}"
+    return Window(center, width, function)
 
 
-def _number(facts: HeaderValues, keyword: str) -> float | None:
-    """Return the first value of an element as a number; None if the element is absent or empty."""
-    texts = facts.texts(keyword)
-    if not texts or not texts[0]:
+def _function(facts: HeaderValues) -> str:
+    return facts.word("VOILUTFunction") or "LINEAR"
+
+
+def _number(facts: HeaderValues, keyword: str, i: int = 0) -> float | None:
+    """Return a value of an element, by default the first, as a number; None if the element does not have it."""
+    text = next(islice(facts.texts(keyword), i, None), "")
+    if not text:
         return None
     try:
-        value = float(texts[0])
+        value = float(text)
     except ValueError:
         value = float("nan")
     if not np.isfinite(value):
-        raise DicomError(f"{keyword} must be a number, got {texts[0]!r}")
+        raise DicomError(f"{keyword} must be a number, got {text!r}")
     return value
 
 

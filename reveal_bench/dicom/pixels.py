@@ -19,10 +19,12 @@ import numpy.typing as npt
 from reveal_bench.dicom import decode as decoding
 from reveal_bench.dicom import display
 from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, refuse_damage, transfer_syntax
-from reveal_bench.dicom.display import grey_table
 from reveal_bench.dicom.files import DicomError, DicomFile
 
-PIPELINE = "dicom-v1"
+PIPELINE = "dicom-v2"
+
+
+KEYWORDS: tuple[str | int, ...] = (*decoding.KEYWORDS, *decoding.OVERLAY_POSITIONS, *display.KEYWORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,12 @@ class DicomPng:
     pixel_sha256 : str
         SHA-256 of the 8-bit grey levels, row by row.
     pipeline : str
-        Every step, such as "dicom-v1: gdcm 3.2.6 -> modality slope/intercept -> voi window 1 of 3 LINEAR ->
+        Every step, such as "dicom-v2: gdcm 3.2.6 -> modality slope/intercept -> voi window 1 of 3 LINEAR ->
         invert (MONOCHROME1) -> 8 bit -> png cv2 5.0.0.93".
     warnings : tuple of str
         Notes on the file's display settings that a maintainer should check; they never quote other elements.
+    fault : str
+        What is wrong with the contrast, such as "every pixel is black"; "" if nothing.
     """
 
     data: bytes = field(repr=False)
@@ -52,6 +56,7 @@ class DicomPng:
     pixel_sha256: str
     pipeline: str
     warnings: tuple[str, ...] = ()
+    fault: str = ""
 
 
 def develop_dicom(file: Path | DicomFile) -> DicomPng:
@@ -66,8 +71,57 @@ def develop_dicom(file: Path | DicomFile) -> DicomPng:
         If pydicom is not installed.
     """
     source = DicomFile.of(file).read()
+    picture = read_pixels(source)
+    levels = picture.levels()
+    data, encoder = encode_png(levels)
+    return DicomPng(
+        data,
+        picture.size,
+        hashlib.sha256(source).hexdigest(),
+        hashlib.sha256(levels.data).hexdigest(),
+        f"{PIPELINE}: {' -> '.join((picture.decoder, *picture.choice.steps, encoder))}",
+        picture.warnings,
+        picture.choice.fault,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPicture:
+    """The stored values of a DICOM file with the chosen display.
+
+    Attributes
+    ----------
+    patterns : uint8 or uint16 array, shape (height, width)
+        The bits of each pixel as stored.
+    decoder : str
+        Name and version of the decoder.
+    choice : ChosenDisplay
+        The display.
+    warnings : tuple of str
+        Notes on the values and the display.
+    """
+
+    patterns: npt.NDArray[np.unsignedinteger]
+    decoder: str
+    choice: display.ChosenDisplay
+    warnings: tuple[str, ...]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height, width."""
+        height, width = self.patterns.shape
+        return height, width
+
+    def levels(self) -> npt.NDArray[np.uint8]:
+        """Return the grey levels, shape (height, width); 0 is black."""
+        table = display.grey_table(self.choice.display, container_bits=8 * self.patterns.dtype.itemsize)
+        return np.take(table, self.patterns)
+
+
+def read_pixels(source: bytes) -> StoredPicture:
+    """Decode the bytes of a DICOM file and choose its display; raises the errors of :func:`develop_dicom`."""
     with quiet_pydicom():
-        dataset, has_pixels = read_dataset(io.BytesIO(source), (*decoding.KEYWORDS, *display.KEYWORDS), pixels=True)
+        dataset, has_pixels = read_dataset(io.BytesIO(source), KEYWORDS, pixels=True)
         if not has_pixels:
             raise DicomError("no pixel data")
         with refuse_damage():
@@ -78,17 +132,9 @@ def develop_dicom(file: Path | DicomFile) -> DicomPng:
             raise DicomError("pixel data with a VR other than OB or OW")
         size = decoding.frame_size(dataset)
         plan = display.plan_display(dataset)
-        patterns, decoder = decoding.decode(dataset, transfer_syntax(dataset), size)
-    levels = np.take(grey_table(plan.display, container_bits=8 * patterns.dtype.itemsize), patterns)
-    data, encoder = encode_png(levels)
-    return DicomPng(
-        data,
-        size,
-        hashlib.sha256(source).hexdigest(),
-        hashlib.sha256(levels.data).hexdigest(),
-        f"{PIPELINE}: {' -> '.join((decoder, *plan.steps, encoder))}",
-        plan.warnings,
-    )
+        decoded = decoding.decode(dataset, transfer_syntax(dataset), size)
+    choice = display.choose_display(plan, decoded.patterns, decoded.stream_bits)
+    return StoredPicture(decoded.patterns, decoded.decoder, choice, (*decoded.warnings, *choice.warnings))
 
 
 def encode_png(levels: npt.NDArray[np.uint8]) -> tuple[bytes, str]:

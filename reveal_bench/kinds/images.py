@@ -48,6 +48,8 @@ class PublishedPicture:
     size : (height, width)
     source_sha256, pixel_sha256 : hashes of the source's file, and of the published grey values
     pipeline : how the pixels were made
+    warnings : notes on the file's display settings
+    fault : what is wrong with the contrast, such as "every pixel is black"; "" if nothing
     """
 
     data: bytes | None = field(repr=False)
@@ -56,6 +58,8 @@ class PublishedPicture:
     source_sha256: str
     pixel_sha256: str
     pipeline: str
+    warnings: tuple[str, ...] = ()
+    fault: str = ""
 
     def withheld(self) -> PublishedPicture:
         """Return the picture without its bytes; hashes and pipeline still describe how to generate them again."""

@@ -12,7 +12,7 @@ reports misspelt names, missing attributes and parameters, and other return type
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -103,6 +103,15 @@ class Data(Protocol[RecordT]):
     @abstractmethod
     def pictures(self, record: RecordT) -> tuple[PictureFile | None, ...]:
         """Return the image files of `record`, with None for a missing file."""
+
+    def without_pictures(self, record: RecordT, lost: Collection[int]) -> RecordT | None:
+        """Return `record` without some of its pictures; None if the record is then of no use.
+
+        Parameters
+        ----------
+        lost : positions of these pictures in :meth:`pictures`
+        """
+        return None
 
     def has_pixels(self, record: RecordT) -> bool:
         """Return True if images can be embedded for `record`."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, row_bytes
-from reveal_bench.dataset.row_pool import BuildContext, RowPool, RowResult, Spool
+from reveal_bench.dataset.row_pool import BuildContext, FilmNote, RowPool, RowResult, Spool
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import Done, TaskEngine
@@ -125,7 +125,11 @@ def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
         for path in spool.folder.iterdir():
             place.keep(path, path.name[6:])
         place.keep(pictures, ".pictures")
-    return {"keys": spool.keys, "problems": [asdict(problem) for problem in spool.problems]}
+    return {
+        "keys": spool.keys,
+        "problems": [asdict(problem) for problem in spool.problems],
+        "films": [asdict(film) for film in spool.films],
+    }
 
 
 def _take_out(row: Row, file: Any, piece: str) -> None:
@@ -154,11 +158,12 @@ class TaskSpool(Spool):
                 if not name.endswith(".pictures"):
                     number = name.rpartition("/")[2]
                     self._tasks.storage.fetch(name, self.folder / f"0{number}")
-            failed = [RowResult("", "", problem=Problem(**problem)) for problem in one.result["problems"]]
-            yield from [*failed, *[None] * (sizes[one.number] - len(failed))]
+            failed = [RowResult("", "", problems=[Problem(**problem)]) for problem in one.result["problems"]]
+            yield from [*failed, *[None] * sizes[one.number]][: sizes[one.number]]
         for _, one in sorted(done.items()):
             self.keys += one.result["keys"]
             self.problems += [Problem(**problem) for problem in one.result["problems"]]
+            self.films += [FilmNote(**film) for film in one.result["films"]]
             self.n_resumed += sizes[one.number] if one.was_done else 0
 
     def _plan(self, records: Iterable[Record], pool: RowPool, sizes: list[int]) -> Iterator[Task]:

@@ -27,6 +27,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.dicom.contrast import contrast_fault
 from reveal_bench.kinds.images import MOST_PIXELS, PictureFile, PublishedPicture
 
 if TYPE_CHECKING:
@@ -156,17 +157,33 @@ def develop(picture: PictureFile) -> PublishedPicture:
 
         dicom = develop_dicom(DicomFile(picture.path, picture.member))
         return PublishedPicture(
-            dicom.data, picture.name, dicom.size, dicom.source_sha256, dicom.pixel_sha256, dicom.pipeline
+            dicom.data,
+            picture.name,
+            dicom.size,
+            dicom.source_sha256,
+            dicom.pixel_sha256,
+            dicom.pipeline,
+            dicom.warnings,
+            dicom.fault,
         )
     data = _file_bytes(picture)
     if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == GREY_OF_16_BITS):
         return _from_png16(picture, data)
     _check_upright_bytes(data)
     published = without_metadata(data)
-    size, pixel_sha256 = _decode(published, picture.path)
+    grey = _decode(published, picture.path)
     pipeline = ORIGINAL if published == data else CLEANED
     source_sha256 = hashlib.sha256(data).hexdigest()
-    return PublishedPicture(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
+    return _published(published, picture, grey, source_sha256, pipeline)
+
+
+def _published(
+    data: bytes, picture: PictureFile, grey: npt.NDArray[np.uint8], source_sha256: str, pipeline: str
+) -> PublishedPicture:
+    """Return the published version of a picture without display settings, from its grey levels."""
+    size, pixels = (grey.shape[0], grey.shape[1]), hashlib.sha256(grey.data).hexdigest()
+    fault = contrast_fault(np.bincount(grey.reshape(-1), minlength=256))
+    return PublishedPicture(data, picture.name, size, source_sha256, pixels, pipeline, fault=fault)
 
 
 def _check_upright(image: Image) -> None:
@@ -247,14 +264,13 @@ def _file_bytes(picture: PictureFile) -> bytes:
         raise ValueError(_reason(error, picture.path)) from None
 
 
-def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
-    """Return ((height, width), sha256 of the 8-bit grey pixels) of a completely decoded picture."""
+def _decode(data: bytes, path: Path) -> npt.NDArray[np.uint8]:
+    """Return the 8-bit grey levels (height, width) of a completely decoded picture."""
     from PIL import Image
 
     try:
         with open_picture(io.BytesIO(data)) as image:
-            pixels = image.convert("L").tobytes()
-            return (image.height, image.width), hashlib.sha256(pixels).hexdigest()
+            return np.asarray(image.convert("L"))
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(_reason(error, path)) from None
 
@@ -283,9 +299,7 @@ def _from_png16(picture: PictureFile, data: bytes) -> PublishedPicture:
         raise ValueError(_reason(error, picture.path)) from None
     buffer = io.BytesIO()
     Image.fromarray(grey).save(buffer, "PNG", compress_level=1)
-    height, width = grey.shape
-    source, pixels = hashlib.sha256(data).hexdigest(), hashlib.sha256(grey.tobytes()).hexdigest()
-    return PublishedPicture(buffer.getvalue(), picture.name, (height, width), source, pixels, PNG16)
+    return _published(buffer.getvalue(), picture, grey, hashlib.sha256(data).hexdigest(), PNG16)
 
 
 def _reason(error: Exception, path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,9 @@ LUT_GREY = [0, 0, 0, 64, 128, *[255] * 11]
             "full range -> invert (MONOCHROME1) -> 8 bit",
         ),
         ({"PresentationLUTShape": "INVERSE"}, {}, FULL, "full range -> 8 bit"),
-        (
-            {"WindowCenter": "8\\100\\200", "WindowWidth": "1\\50\\50"},
-            {},
-            [0] * 8 + [255] * 8,
-            "voi window 1 of 3 LINEAR ->",
-        ),
+        # black and white only, then black only: the window in the middle is the first that shows something
+        ({"WindowCenter": "8\\100\\8", "WindowWidth": "1\\50\\16"}, {}, FULL, "voi window 3 of 3 LINEAR ->"),
+        ({"WindowCenter": "8\\100\\200", "WindowWidth": "1\\50\\50"}, {}, FULL, "full range ->"),
         (
             {"WindowCenter": [8], "WindowWidth": [8], "VOILUTFunction": "LINEAR_EXACT"},
             {},
@@ -120,7 +118,7 @@ def test_a_file_without_preamble_and_meta_header(write: Write) -> None:
 @pytest.mark.parametrize(
     ("attributes", "options", "warning"),
     [
-        ({}, {}, "no VOI LUT and no window"),
+        ({}, {}, "no usable VOI LUT or window"),
         ({"HighBit": None}, {}, "HighBit is missing, so BitsStored - 1 is used"),
         ({"PresentationLUTShape": "INVERSE"}, {}, "INVERSE contradicts MONOCHROME2 and is ignored: not inverted"),
         (
@@ -171,23 +169,8 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
     ({"BitsStored": 17}, r"BitsStored must be in \[1, 16\], got 17"),
     ({"BitsStored": 12, "HighBit": 11}, "BitsStored 12 is more than BitsAllocated 8"),
     ({"HighBit": 7}, r"HighBit must be BitsStored - 1 \(3\), got 7"),
-    # display steps that cannot be followed
-    ({"WindowCenter": "abc", "WindowWidth": "8"}, "WindowCenter must be a number, got 'abc'"),
-    ({"WindowCenter": "nan", "WindowWidth": "8"}, "WindowCenter must be a number, got 'nan'"),
-    ({"WindowCenter": "8", "WindowWidth": "0.5"}, "WindowWidth must be at least 1 for LINEAR, got 0.5"),
-    (
-        {"WindowCenter": "8", "WindowWidth": "0", "VOILUTFunction": "SIGMOID"},
-        "WindowWidth must be above 0 for SIGMOID, got 0",
-    ),
-    ({"WindowCenter": "8", "WindowWidth": "8", "VOILUTFunction": "CUBIC"}, "VOILUTFunction must be one of LINEAR"),
+    # modality steps that cannot be followed
     ({"RescaleSlope": "0", "RescaleIntercept": "1"}, "RescaleSlope must not be 0"),
-    ({"VOILUTSequence": [{}]}, "VOILUTSequence has no usable LUTDescriptor"),
-    (
-        {"VOILUTSequence": [{"LUTDescriptor": [4, 0, 10], "LUTData": [0, 1]}]},
-        "contains 2 entries, but its descriptor states 4",
-    ),
-    ({"VOILUTSequence": [{"LUTDescriptor": [2, 0, 10], "LUTData": [0, 1024]}]}, "which exceeds its 10 bits"),
-    ({"VOILUTSequence": [{"LUTDescriptor": [1, 0, 4], "LUTData": [0]}]}, "entries of 8 to 16 bits, got 4"),
     ({"ModalityLUTSequence": [{"LUTDescriptor": [2, 0], "LUTData": [0, 1]}]}, "a descriptor of 2 values instead of 3"),
 ]
 
@@ -268,25 +251,139 @@ def test_without_opencv_pillow_writes_the_same_grey_levels(write: Write, monkeyp
     assert "png cv2" in with_opencv.pipeline
 
 
-def test_jpeg_baseline_as_pillow_shows_it(write: Write) -> None:
-    """As RSNA Pneumonia and SIIM-ACR ship their films. Decoders of lossy JPEG may differ by one grey level."""
-    import io
-
+def jpeg_baseline(write: Write, picture: np.ndarray) -> tuple[Path, io.BytesIO]:
+    """A DICOM file with a baseline JPEG, and the JPEG."""
     import pydicom
     from PIL import Image
     from pydicom.encaps import encapsulate
 
-    smooth = np.add.outer(np.arange(48) * 2, np.arange(64) * 2).astype(np.uint8)
     buffer = io.BytesIO()
-    Image.fromarray(smooth).save(buffer, "JPEG", quality=90)
-    path = write({}, smooth, bits=8)
+    Image.fromarray(picture).save(buffer, "JPEG", quality=90)
+    path = write({}, picture, bits=8)
     dataset = pydicom.dcmread(path)
     dataset.PixelData = encapsulate([buffer.getvalue()])
     dataset["PixelData"].VR = "OB"
     dataset["PixelData"].is_undefined_length = True
     dataset.file_meta.TransferSyntaxUID = pydicom.uid.JPEGBaseline8Bit
     dataset.save_as(path)
+    return path, buffer
+
+
+SMOOTH = np.add.outer(np.arange(48) * 2, np.arange(64) * 2).astype(np.uint8)
+
+
+def test_jpeg_baseline_as_pillow_shows_it(write: Write) -> None:
+    from PIL import Image
+
+    path, buffer = jpeg_baseline(write, SMOOTH)
     levels, developed = grey(path)
     grey_levels = np.asarray(Image.open(buffer)).ravel().astype(int)
     assert np.abs(np.array(levels) - grey_levels).max() <= 1
-    assert developed.pipeline.startswith("dicom-v1: gdcm ")
+    assert developed.pipeline.startswith("dicom-v2: gdcm ")
+
+
+def test_a_baseline_jpeg_in_16_bits_is_refused_in_our_words(write: Write, capfd: pytest.CaptureFixture[str]) -> None:
+    import pydicom
+
+    path, _ = jpeg_baseline(write, SMOOTH)
+    dataset = pydicom.dcmread(path)
+    dataset.BitsAllocated = 16
+    dataset.save_as(path)
+    with pytest.raises(DicomError, match=r"needs BitsAllocated 8, got 16: not supported"):
+        develop_dicom(path)
+    assert capfd.readouterr().err == ""
+
+
+UNUSABLE: list[tuple[dict[Any, Any], str]] = [
+    ({"WindowCenter": "abc", "WindowWidth": "8"}, "WindowCenter must be a number, got 'abc'"),
+    ({"WindowCenter": "nan", "WindowWidth": "8"}, "WindowCenter must be a number, got 'nan'"),
+    ({"WindowCenter": "8", "WindowWidth": "0"}, "WindowWidth must be at least 1 for LINEAR, got 0"),
+    ({"WindowCenter": "8", "WindowWidth": "0.5"}, "WindowWidth must be at least 1 for LINEAR, got 0.5"),
+    (
+        {"WindowCenter": "8", "WindowWidth": "0", "VOILUTFunction": "SIGMOID"},
+        "WindowWidth must be above 0 for SIGMOID, got 0",
+    ),
+    ({"WindowCenter": "8", "WindowWidth": "8", "VOILUTFunction": "CUBIC"}, "VOILUTFunction must be one of LINEAR"),
+    ({"VOILUTSequence": [{}]}, "VOILUTSequence has no usable LUTDescriptor"),
+    (
+        {"VOILUTSequence": [{"LUTDescriptor": [4, 0, 10], "LUTData": [0, 1]}]},
+        "contains 2 entries, but its descriptor states 4",
+    ),
+    ({"VOILUTSequence": [{"LUTDescriptor": [2, 0, 10], "LUTData": [0, 1024]}]}, "which exceeds its 10 bits"),
+    ({"VOILUTSequence": [{"LUTDescriptor": [1, 0, 4], "LUTData": [0]}]}, "entries of 8 to 16 bits, got 4"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "reason"), UNUSABLE)
+def test_an_unusable_window_or_table_leaves_the_film_with_a_warning(
+    write: Write, attributes: dict[Any, Any], reason: str
+) -> None:
+    levels, developed = grey(write(attributes))
+    assert levels == FULL
+    assert any("is unusable" in text and reason in text for text in developed.warnings)
+
+
+LIFTED = np.arange(100, 116, dtype=np.uint16).reshape(4, 4)
+"""Values 100 to 115 of 4,096: almost nothing of the full range."""
+
+
+@pytest.mark.parametrize(
+    ("attributes", "pixels", "expected", "warning"),
+    [
+        # a window far above the values, one far below, and a negative film
+        ({"WindowCenter": 60000, "WindowWidth": 100}, RAMP, FULL, "voi window 1 of 1 LINEAR: every pixel is black, so"),
+        ({"WindowCenter": -500, "WindowWidth": 100}, RAMP, FULL, "voi window 1 of 1 LINEAR: every pixel is white, so"),
+        ({"VOILUTSequence": [{"LUTDescriptor": [2, 0, 8], "LUTData": [7, 7]}]}, RAMP, FULL, "grey level 7, so it uses"),
+        ({}, LIFTED, FULL, "between grey levels 6 and 7 of 255, so it uses the range of the picture's values"),
+        # padding does not count, but keeps the grey of its value: 0 is far below 100 to 115
+        ({"PixelPaddingValue": 0}, np.where(LIFTED < 104, 0, LIFTED), None, "range of the picture's values"),
+        ({}, np.full((4, 4), 7, np.uint16), [0] * 16, "full range: every pixel is black, and no other way shows more"),
+        ({"PixelPaddingValue": 7}, np.full((4, 4), 7, np.uint16), [0] * 16, "every pixel is padding"),
+    ],
+)
+def test_a_film_that_would_show_nothing_is_shown_another_way(
+    write: Write, attributes: dict[Any, Any], pixels: np.ndarray, expected: list[int] | None, warning: str
+) -> None:
+    bits = 4 if pixels is RAMP else 12
+    levels, developed = grey(write(attributes, pixels, bits=bits))
+    if expected is None:  # 104 to 115 from black to white: 255 / 11 a step, half to even
+        expected = [0] * 4 + [round(255 * i / 11) for i in range(12)]
+    assert levels == expected
+    assert any(warning in text for text in developed.warnings), developed.warnings
+    assert bool(developed.fault) == (len(set(levels)) == 1)
+
+
+@pytest.mark.parametrize("transfer_syntax", ["jpeg2000-lossless", "jpegls-lossless"])
+@pytest.mark.parametrize("bits_stored", [10, 16])
+def test_depth_of_a_compressed_stream_takes_precedence(write: Write, transfer_syntax: str, bits_stored: int) -> None:
+    pixels = (np.arange(4096, dtype=np.uint16) % 4096).reshape(64, 64)
+    path = write({}, pixels, bits=12, transfer_syntax=transfer_syntax)
+    import pydicom
+
+    dataset = pydicom.dcmread(path)
+    dataset.BitsStored, dataset.HighBit = bits_stored, bits_stored - 1
+    dataset.save_as(path)
+    levels, developed = grey(path)
+    assert levels == np.rint(pixels.ravel() / 4095 * 255).astype(int).tolist()
+    assert f"uses 12 bits, as in the compressed picture, instead of BitsStored {bits_stored}" in developed.warnings
+
+
+@pytest.mark.parametrize("transfer_syntax", ["explicit", "rle"])
+@pytest.mark.parametrize("has_overlay", [False, True])
+def test_values_beyond_bits_stored_without_an_overlay_are_warned_of(
+    write: Write, transfer_syntax: str, has_overlay: bool
+) -> None:
+    pixels = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    path = write({}, pixels, bits=6, transfer_syntax=transfer_syntax)
+    import pydicom
+
+    dataset = pydicom.dcmread(path)
+    dataset.BitsStored, dataset.HighBit = 5, 4
+    if has_overlay:
+        dataset.add_new((0x6000, 0x0102), "US", 5)
+    dataset.save_as(path)
+    levels, developed = grey(path)
+    assert levels == [round(255 * (i % 32) / 31) for i in range(64)]
+    assert (
+        "32 pixels have values beyond BitsStored (5), whose higher bits are ignored" in developed.warnings
+    ) != has_overlay

@@ -41,7 +41,7 @@ def test_lossless_jpeg_gives_what_was_encoded(tmp_path: Path, syntax: str, bits:
     pixels = np.random.default_rng(bits).integers(0, 1 << bits, SIZE).astype(np.uint8 if bits == 8 else np.uint16)
     levels, developed = grey(write_stream(tmp_path / "x.dcm", lossless(pixels, bits), pixels, bits, syntax))
     assert levels == np.rint(pixels / ((1 << bits) - 1) * 255).astype(int).ravel().tolist()
-    assert developed.pipeline.startswith("dicom-v1: gdcm ")
+    assert developed.pipeline.startswith("dicom-v2: gdcm ")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ def shown_by_pydicom(path: Path) -> np.ndarray:
             low, high = -half, 2**ds.BitsStored - 1 - half
             slope, intercept = float(ds.get("RescaleSlope", 1)), float(ds.get("RescaleIntercept", 0))
             low, high = slope * low + intercept, slope * high + intercept
+        if "VOILUTSequence" not in ds and "WindowCenter" not in ds and np.ptp(values) < (high - low) / 16:
+            low, high = values.min(), values.max()  # the full range of 16 bits would show nothing
     share = (values - low) / (high - low)
     return np.rint(255 * (1 - share if ds.PhotometricInterpretation == "MONOCHROME1" else share)).astype(np.uint8)
 
@@ -85,7 +87,7 @@ def test_lossless_siblings_give_equal_pixels(names: list[str]) -> None:
 def test_stored_values_have_the_hash_published_for_them(name: str) -> None:
     with quiet_pydicom() as pydicom:
         ds = pydicom.dcmread(real(name))
-        stored, _ = decode(ds, str(ds.file_meta.TransferSyntaxUID), (1760, 1760))
+        stored = decode(ds, str(ds.file_meta.TransferSyntaxUID), (1760, 1760)).patterns
     assert hashlib.sha256(stored.astype("<u2").tobytes()).hexdigest().startswith("85480a0287e37795")
 
 
@@ -94,7 +96,7 @@ def test_stored_values_have_the_hash_published_for_them(name: str) -> None:
 )
 def test_the_pipeline_names_decoder_and_steps(name: str, decoder: str) -> None:
     pipeline = developed_levels(real(name))[1].pipeline
-    assert re.match(rf"dicom-v1: {decoder} [\d.]+ -> ", pipeline)
+    assert re.match(rf"dicom-v2: {decoder} [\d.]+ -> ", pipeline)
     if name == CHEST:
         assert pipeline.split(" -> ")[1:5] == [
             "modality slope/intercept",

@@ -163,7 +163,7 @@ def test_the_folder_holds_films_that_look_as_they_were_rendered(built):
             pixels = np.asarray(Image.open(io.BytesIO(picture["bytes"])))
             assert np.abs(pixels.astype(int) - reveal_film(study, image, SIDE)).max() <= 1
             assert picture["path"] == f"{facts['image_id']}.png"
-            assert facts["pixel_pipeline"].startswith("dicom-v1: ")
+            assert facts["pixel_pipeline"].startswith("dicom-v2: ")
 
 
 def test_the_folder_is_read_back_as_it_was(reveal_download, built, truth):

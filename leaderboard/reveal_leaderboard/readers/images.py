@@ -128,23 +128,14 @@ class ImageCache:
 
 
 def _of_dicom(data: bytes) -> GreyImage:
-    from reveal_bench.dicom import decode as decoding
-    from reveal_bench.dicom import display
-    from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, refuse_damage, transfer_syntax
-    from reveal_bench.dicom.files import DicomError
+    from reveal_bench.dicom.pixels import read_pixels
 
-    with quiet_pydicom():
-        dataset, has_pixels = read_dataset(io.BytesIO(data), (*decoding.KEYWORDS, *display.KEYWORDS), pixels=True)
-        with refuse_damage():
-            stored = dataset.get("PixelData") if has_pixels else None
-        if not isinstance(stored, bytes) or not stored:
-            raise DicomError("the pixel data are incomplete or not integers")
-        size = decoding.frame_size(dataset)
-        settings = display.plan_display(dataset).display
-        patterns, _ = decoding.decode(dataset, transfer_syntax(dataset), size)
-    values, slope, intercept = _values(patterns, settings)
-    facts = {"height": size[0], "width": size[1], "slope": slope, "intercept": intercept, "invert": settings.invert}
-    return GreyImage(values, facts | _start(settings))
+    picture = read_pixels(data)
+    settings = picture.choice.display
+    values, slope, intercept = _values(picture.patterns, settings)
+    height, width = picture.size
+    facts = {"height": height, "width": width, "slope": slope, "intercept": intercept, "invert": settings.invert}
+    return GreyImage(values, facts | _start(settings) | {"notes": list(picture.warnings)})
 
 
 def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -73,6 +73,11 @@ class FindingsData(Data["StudyRecord"]):
     def pictures(self, record: StudyRecord) -> tuple[PictureFile | None, ...]:
         """Return the pictures of a study."""
         return tuple(image.picture for image in record.images)
+
+    @override
+    def without_pictures(self, record: StudyRecord, lost: Collection[int]) -> StudyRecord | None:
+        images = tuple(image for i, image in enumerate(record.images) if i not in lost)
+        return replace(record, images=images) if images else None
 
     @override
     def with_findings(self, record: StudyRecord, findings: Sequence[str]) -> StudyRecord:
