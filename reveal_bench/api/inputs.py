@@ -228,9 +228,8 @@ def _written_table(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str
         pq.write_table(table.replace_schema_metadata(None), sink)
         return sink.getvalue().to_pybytes(), "parquet"
     if kind.key not in table.column_names:
-        raise ArgumentError(
-            argument, f"must have the column `{kind.key}`", ", ".join(table.column_names[:10]) or "no column"
-        )
+        rule = f"must have the column `{kind.key}` (`rb.convert` reads other names)"
+        raise ArgumentError(argument, rule, ", ".join(table.column_names[:10]) or "no column")
     rows = [ids.of_row({name: value for name, value in row.items() if value is not None}) for row in table.to_pylist()]
     if "category_id" in table.column_names:
         return _json(rows, argument).encode(), ""

@@ -135,7 +135,7 @@ def _options() -> dict[str, str]:
         command = getattr(command, "commands", {}).get(word, command)
     options = {option.name: option.opts[0] if option.opts[0].startswith("--") else option.name.upper()
                for option in command.params}  # fmt: skip
-    for name, ours in (("bench", "folder"), ("predictions", "file"), ("source", "file")):
+    for name, ours in (("bench", "folder"), ("predictions", "file"), ("source", "file"), ("rows", "table")):
         if ours in options:
             options.setdefault(name, options[ours])
     return options | ({"n_resamples": options["resamples"]} if "resamples" in options else {})

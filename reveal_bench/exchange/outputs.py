@@ -403,6 +403,11 @@ class _Reader:
         same = sorted(spellings & known.keys())
         return same[0] if len(same) == 1 else None
 
+    def _is_in_a_known_folder(self, path: str) -> bool:
+        """Return True for a file in a folder that is named like an id, such as an image in the folder of a study."""
+        folder = PurePosixPath(path.replace("\\", "/")).parent
+        return self._found_id(folder.as_posix(), self._entries, {}) is not None
+
     def _finding(self, value: Any) -> str | None:
         value = _plain_name(value)
         if value not in self._names:
@@ -455,7 +460,9 @@ class _Reader:
                     raise ArgumentError("source", rule, _some(self._unknown_ids), ("instances",))
                 raise ArgumentError("source", f"{rule}: {ADVICE}", _some(self._unknown_ids))
             rule = f"must have ids of the split, such as {example!r}"
-            if any(self._ids.values()):
+            if any(isinstance(one, str) and self._is_in_a_known_folder(one) for one in unknown):
+                rule += ", not of images in folders with these names: give one row each, such as the images' mean"
+            elif any(self._ids.values()):
                 rule += ", unless `leave_out_unknown` is set"
             raise ArgumentError("source", rule, _some(self._unknown_ids), ("leave_out_unknown",))
         if self._unknown_ids:

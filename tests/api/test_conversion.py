@@ -268,6 +268,14 @@ def test_true_and_false_of_pandas_are_labels(studies: tuple[Path, Path], tmp_pat
     assert result.lines[0] == {"study_id": first["study_id"], "labels": [name for name in LABELS if first[name]]}
 
 
+@pytest.mark.parametrize("path", ["valid/{}/view1.png", "valid\\{}\\view1.png", "{}/a.dcm"])
+def test_rows_of_a_studys_images_need_one_row(studies: tuple[Path, Path], path: str) -> None:
+    frame = chances().rename(columns={"study_id": "Path"})
+    frame["Path"] = [path.format(one) for one in frame["Path"]]
+    with pytest.raises(ArgumentError, match="not of images in folders with these names: give one row each, such as"):
+        rb.convert(frame, studies[0], split="test")
+
+
 def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> None:
     frame = chances().rename(columns={"study_id": "file", **NAMES}).assign(sex="F")
     frame["file"] = [f"films/{one}.dcm" for one in frame["file"]]

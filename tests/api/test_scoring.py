@@ -256,7 +256,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a column twice": (pd.DataFrame([[1, 2]], columns=["x", "x"]), "must have each column once, got 'x' twice"),
     "mixed types": (pd.DataFrame({"image_id": ["a", 5]}), "must have values of one type in each column"),
-    "no id": (pd.DataFrame({"finding": ["Edema"], "point": [[1, 2]]}), "must have the column `image_id`"),
+    "no id": (
+        pd.DataFrame({"finding": ["Edema"], "point": [[1, 2]]}),
+        "must have the column `image_id` (`rb.convert` reads other names)",
+    ),
 }
 
 

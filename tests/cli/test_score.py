@@ -272,12 +272,14 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
         (("rank", "{tmp}", "{world}"), r"must contain prediction files \(.*\), got none"),
         (("rank", "{tmp}/none", "{world}"), "none is not a folder"),
+        (("readers", "{tmp}/broken/manifest/gaps.csv"), "TABLE must have a `patient` in every row, got none in row 1"),
     ],
 )
 def test_user_mistakes_are_one_message(words: tuple[str, ...], message: str, world: World, tmp_path: Path) -> None:
     (tmp_path / "broken" / "manifest").mkdir(parents=True)
     (tmp_path / "broken" / "manifest" / "benchmark.json").write_text("[]")
     (tmp_path / "films").mkdir()
+    (tmp_path / "broken" / "manifest" / "gaps.csv").write_text("reader,case,score,truth,patient\nA,c,1,1,\nA,d,2,0,p\n")
     (tmp_path / "films" / "a").write_bytes(bytes(128) + b"DICM")
     done = call(*(word.format(tmp=tmp_path, world=world.folder) for word in words), expect=1)
     assert re.search(message, done.stderr), done.stderr
