@@ -17,7 +17,8 @@ the weighted mean of the findings' ratios and of one further ratio of 1 replaces
 because all findings together show how their variances compare with g.
 
 * The bounds of one finding's interval are the values that are 1.96 standard errors away from the score, with the
-  variance at the bound.
+  variance at the bound. For average precision, t replaces 1.96 if fewer patients lack the finding than have it: these
+  n patients decide how precise the others' ranks are, and n - 1 are the degrees of freedom.
 * A macro M has the Wilson interval of its effective sample size ``M (1 - M) / se**2`` with a t quantile. se combines
   the covariances of influences with the findings' variances, at scores shrunk towards the common score as if by one
   further patient; degrees of freedom follow by Satterthwaite's formula.
@@ -163,7 +164,8 @@ class RankingEvidence:
     def _single_ends(self, values: FloatArray) -> FloatArray:
         ratios = self._ratios(values)
         if self.metric == "average_precision":
-            return wilson(self.centres, self.n_positive / ratios, np.full(values.shape, Z))
+            freedom = np.where(self.n_negative < self.n_positive, self.n_negative - 1, np.inf)
+            return wilson(self.centres, self.n_positive / ratios, t_quantile(freedom))
         return np.stack([self._bound(values, ratios, end) for end in (0.0, 1.0)])
 
     def _bound(self, values: FloatArray, ratios: FloatArray, end: float) -> FloatArray:

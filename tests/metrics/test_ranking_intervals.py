@@ -90,6 +90,21 @@ def test_bounds_of_one_average_precision() -> None:
     assert (got.low, got.high) == pytest.approx((low, max(high, value)), abs=1e-6)
 
 
+def test_average_precision_of_a_common_finding_has_t_of_patients_without_it() -> None:
+    """Of 62 patients, 12 lack the finding: 11 degrees of freedom."""
+    scores, present = column(50, 12, 11)
+    value = average_precision_score(present, scores)
+    positive = np.sort(scores[present])[::-1]
+    others = np.arange(50) * 50 / 49
+    called = others + (scores[~present][:, None] > positive).sum(0) + 1
+    without = np.mean(others / called) / (1 - np.mean(1 / called))
+    centre, size = value + 0.4 * (without - value), 50 / _ratio_of_precision(scores, present, value)
+    alpha = 2 * norm.sf(t.ppf(0.975, 11))
+    low, high = proportion_confint(size * centre, size, alpha, method="wilson")
+    got = estimates("average_precision", [scores], [present])["finding 0"]
+    assert (got.low, got.high) == pytest.approx((low, max(high, value)), abs=1e-6)
+
+
 def _ratio_of_precision(scores: np.ndarray, present: np.ndarray, value: float) -> float:
     """The ratio of variances, with derivatives by differences of weighted scores."""
     step, n = 1e-6, len(scores)
