@@ -1,6 +1,6 @@
 """Evaluate a system's confidence: calibration, selective answering of confident cases, and net benefit.
 
-Definitions are in :mod:`reveal_bench.metrics.calibration`. Means have 95% intervals by the jackknife over patients
+Definitions are in :mod:`reveal_bench.analyses.calibration`. Means have 95% intervals by the jackknife over patients
 (:mod:`reveal_bench.metrics.jackknife`), if at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients have a
 case with the event and as many have a case without it. The expected calibration error and the area under the
 risk-coverage curve have no interval, because no method gives valid ones; the former is biased upwards. Intervals of
@@ -16,6 +16,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reveal_bench.analyses.calibration import (
+    Bin,
+    Binning,
+    area_under_risk,
+    calibration_error,
+    net_benefits,
+    recalibration,
+    reliability,
+    risk_coverage,
+)
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.scored import Confidences
@@ -26,16 +36,6 @@ from reveal_bench.metrics.bootstrap import (
     intervals_of,
     macro_first,
     resampling_counts,
-)
-from reveal_bench.metrics.calibration import (
-    Bin,
-    Binning,
-    area_under_risk,
-    calibration_error,
-    net_benefits,
-    recalibration,
-    reliability,
-    risk_coverage,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups
@@ -140,7 +140,7 @@ def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Bi
 
     Parameters
     ----------
-    n_bins, binning : bins of the reliability diagram, see :func:`reveal_bench.metrics.calibration.reliability`
+    n_bins, binning : bins of the reliability diagram, see :func:`reveal_bench.analyses.calibration.reliability`
 
     Raises
     ------

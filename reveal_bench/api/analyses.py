@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.analyses.calibration import Binning
 from reveal_bench.analyses.confidence import CalibrationResult, judge_confidences
 from reveal_bench.analyses.operating import confidences_of_decisions
 from reveal_bench.analyses.pixels import PixelStatistic, pixel_statistics
@@ -20,7 +21,6 @@ from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.calibration import Binning
 from reveal_bench.metrics.intervals import Estimate, Resampling, as_record
 from reveal_bench.words import interval_text, number_text, percent_interval, percent_number, with_interval
 

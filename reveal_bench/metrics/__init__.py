@@ -334,7 +334,7 @@ _ROWS = (
             "mean, over the positives, of the precision among cases that score at least as high", "average_precision"),
     replace(_labels("log_loss", "Log loss", "no studies",
                     "mean of -log(probability of the reference); probabilities are at least 2.2e-16", "",
-                    better="lower"), high=inf, function="calibration.log_loss"),
+                    better="lower"), high=inf, function="probabilities.log_loss"),
 
     _agreement("cohen_kappa", "Cohen's kappa", -1, 1, _CONSTANT, "Cohen 1960; paper 004, section 4.2",
                "1 - observed disagreement / disagreement expected by chance", "scikit-learn", "cohen_kappa"),

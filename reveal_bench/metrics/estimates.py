@@ -31,7 +31,6 @@ from reveal_bench.metrics.bootstrap import (
     macro_first,
     replicates_of,
 )
-from reveal_bench.metrics.calibration import log_losses
 from reveal_bench.metrics.intervals import (
     Estimate,
     Interval,
@@ -56,6 +55,7 @@ from reveal_bench.metrics.labels import (
     ratio_parts,
     tables_from_sums,
 )
+from reveal_bench.metrics.probabilities import log_losses
 from reveal_bench.metrics.ranking_intervals import ranking_evidence
 from reveal_bench.metrics.resampled import Figures
 

@@ -12,10 +12,10 @@ from scipy.stats import t
 from sklearn.metrics import brier_score_loss
 
 import reveal_bench as rb
+from reveal_bench.analyses.calibration import recalibration
 from reveal_bench.analyses.confidence import COVERAGES, judge_confidences
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.scored import Confidences
-from reveal_bench.metrics.calibration import recalibration
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
 from tests.kinds.folders import studies, tasks

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pytest
 
 from reveal_bench.metrics.bootstrap import resampling_counts
-from reveal_bench.metrics.calibration import log_loss
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import (
     Average,
@@ -39,6 +38,7 @@ from reveal_bench.metrics.labels import (
     recall,
     specificity,
 )
+from reveal_bench.metrics.probabilities import log_loss
 
 NAN = float("nan")
 Bools = npt.NDArray[np.bool_]

@@ -6,7 +6,6 @@ Conventions
 (n_cases,), with at least one case.
 
 * Brier score: mean of (probability - outcome)^2, in [0, 1]; always stating the event's rate r scores r (1 - r).
-* Log loss: mean of -log(probability of the outcome), at least 0; here for all labels at once, (n_studies, n_labels).
 * Reliability: cases are grouped into bins by their probability; each bin has a mean probability and a rate of the
   event.
 * Expected calibration error (ECE): mean over the cases of their bin's |mean probability - rate|, in [0, 1]. It depends
@@ -30,17 +29,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.metrics.agreement import divide
-from reveal_bench.metrics.labels import check_pair
-from reveal_bench.metrics.resampled import mean_of_defined
 
 Binning = Literal["width", "count"]
-LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
-"""Smallest probability in :func:`log_loss`, as in scikit-learn: a certain error costs 36.04 instead of infinity."""
 _MOST_BINS = 100
 _MOST_STEPS = 100  # iterations of Newton's method, which needs about ten
 
@@ -62,50 +55,6 @@ class Bin:
     n: int
     said: float
     rate: float
-
-
-def log_loss(
-    probabilities: npt.ArrayLike, references: npt.ArrayLike, *, average: Literal["macro"] | None = None
-) -> FloatArray:
-    """Return the mean of -log(probability of the reference), with probabilities of at least 2.2e-16.
-
-    Parameters
-    ----------
-    probabilities : float array (n_studies, n_labels) in [0, 1]
-    references : bool array (n_studies, n_labels)
-    average : None or "macro"
-
-    Returns
-    -------
-    float array (n_labels,) or number, at least 0; NaN without studies
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, or a probability is outside [0, 1].
-
-    Examples
-    --------
-    >>> log_loss([[0.8], [0.5]], [[1], [0]]).round(3).tolist()  # (-log 0.8 - log 0.5) / 2
-    [0.458]
-    """
-    if average not in (None, "macro"):
-        raise ArgumentError("average", "must be None or 'macro'", repr(average))
-    losses = log_losses(probabilities, references)
-    means = divide(losses.sum(axis=0), np.full(losses.shape[1], float(len(losses))))
-    return means if average is None else mean_of_defined(means)
-
-
-def log_losses(probabilities: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray:
-    """Return -log(probability of the reference) of each study, (n_studies, n_labels); as :func:`log_loss`."""
-    of_event = np.asarray(probabilities, np.float64)
-    present = check_pair("probabilities", of_event, references)
-    outside = of_event[~((of_event >= 0) & (of_event <= 1))]
-    if len(outside):
-        raise ArgumentError("probabilities", "must be in [0, 1]", outside[0])
-    right = np.where(present, of_event, 1 - of_event)
-    losses: FloatArray = np.log(1 / np.maximum(right, LEAST_PROBABILITY))
-    return losses
 
 
 def reliability(

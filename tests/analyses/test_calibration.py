@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
 
-from reveal_bench.arguments import ArgumentError
-from reveal_bench.metrics.calibration import (
+from reveal_bench.analyses.calibration import (
     area_under_risk,
     calibration_error,
     net_benefits,
@@ -17,6 +16,7 @@ from reveal_bench.metrics.calibration import (
     reliability,
     risk_coverage,
 )
+from reveal_bench.arguments import ArgumentError
 
 RNG = np.random.default_rng(7)
 P = RNG.random(500).round(3)
