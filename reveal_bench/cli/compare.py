@@ -32,7 +32,8 @@ from reveal_bench.cli.output import (
     Subset,
     Wide,
 )
-from reveal_bench.cli.score import Compat, metadata_beside, tell_of_thresholds, thresholds_of
+from reveal_bench.cli.score import metadata_beside, tell_of_thresholds, thresholds_of
+from reveal_bench.cli.score_tables import Compat
 
 if TYPE_CHECKING:
     from reveal_bench.api.bench import AnyBench

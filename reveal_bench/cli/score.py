@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -34,16 +31,16 @@ from reveal_bench.cli.output import (
     Subset,
     Wide,
 )
-from reveal_bench.files import replacing
+from reveal_bench.cli.score_tables import (
+    Compat,
+    replacing_file,
+    write_published_tables,
+    write_tables,
+)
 
 if TYPE_CHECKING:
-    from reveal_bench.api.bench import Bench
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
     from reveal_bench.kinds.options import Thresholds
-
-
-Compat = Literal["chexlocalize", "chexlocalize-full"]
-"""Papers whose tables ``score --compat`` writes: the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
 
 
 def baseline(
@@ -99,7 +96,7 @@ def baseline(
             )
         predictions = location_prior_baseline(manifest, priors)
     predictions = kind.predictions.answers_at(predictions, manifest, shares=shares, seed=seed)
-    with _replacing(out) as new:
+    with replacing_file(out) as new:
         new.write_text(kind.predictions.to_jsonl(predictions), encoding="utf-8")
     typer.echo(f"wrote {len(predictions)} predictions to {out}")
 
@@ -187,6 +184,10 @@ def score(
         Path | None,
         typer.Option(help="Also write Dice and boundary agreement of masks (NSD, HD95) to this CSV file."),
     ] = None,
+    box_accuracy: Annotated[
+        Path | None,
+        typer.Option(help="Also write accuracy of boxes at IoU and IoBB above 0.1 to 0.9 to this CSV file."),
+    ] = None,
     metadata: Metadata = None,
     compat: Annotated[Compat | None, typer.Option(help="Also write the tables of a paper's published code.")] = None,
     tables: Annotated[Path | None, typer.Option(help="Folder for the tables of --compat.")] = None,
@@ -229,9 +230,9 @@ def score(
     )
     scored = result.scored
     if compat is not None and tables is not None:
-        _write_published_tables(scored, compat, tables, human=human)
-    if rows is not None or pixels is not None or boundaries is not None:
-        _write_rows(file, as_asked_bench(asked, split, runs=[file]), scored, rows, pixels, boundaries)
+        write_published_tables(scored, compat, tables, human=human)
+    paths = {"rows": rows, "pixels": pixels, "boundaries": boundaries, "box_accuracy": box_accuracy}
+    write_tables(file, as_asked_bench(asked, split, runs=[file]), scored, **paths)
     if form == "json":
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
@@ -257,40 +258,6 @@ def score(
         if part is not None:
             typer.echo()
             terminal.print_shown(part, wide=None if part is result.readers else wide)
-
-
-def _write_published_tables(scored: ScoredFile, compat: Compat, folder: Path, *, human: bool) -> None:
-    """Write the tables of a paper's published code."""
-    from reveal_bench.evaluation.compat import published_tables
-
-    for table in published_tables(scored, compat):
-        for path in table.write(folder, human=human):
-            typer.echo(f"wrote {path}", err=True)
-
-
-def _write_rows(
-    file: Path, bench: Bench, scored: ScoredFile, rows: Path | None, pixels: Path | None, boundaries: Path | None
-) -> None:
-    """Write tables behind the scores: values per case, counts of pixels, distances of boundaries."""
-    if rows is not None:
-        import pyarrow.parquet as pq
-
-        with _replacing(rows) as new:
-            pq.write_table(scored.rows.to_table(), new)
-    if pixels is not None:
-        from reveal_bench.api.analyses import pixels as count_pixels
-
-        counted = count_pixels(file, bench, allow_missing=scored.report.allow_missing)
-        with _replacing(pixels) as new:
-            new.write_text(counted.to_csv(), encoding="utf-8")
-    if boundaries is not None:
-        from reveal_bench.analyses.pixels import boundary_means
-        from reveal_bench.api.result_table import RoundedTable
-
-        records = list(bench.kind.data.read_references(bench.dataset, bench.split))
-        means = boundary_means(scored.report.predictions, records, scored.rows.groups)
-        with _replacing(boundaries) as new:
-            new.write_text(RoundedTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
 
 
 def _print_answered(file: Path, answered: AnsweredOnly, *, wide: bool) -> None:
@@ -339,15 +306,6 @@ def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
         same = [f"its {name} was" for name, how in record.get("tuned", {}).items() if how["split"] == record["split"]]
         if same and record["split"] == scored.manifest.split:
             terminal.warn([f"{one} tuned on this split, so the score is too good (see {beside.name})" for one in same])
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """Yield a new file that replaces `target` only if the block succeeds."""
-    if target.exists() and not target.is_file():
-        raise ValueError(f"{target} must be a file, or not exist yet")
-    with replacing(target) as new:
-        yield new
 
 
 def metrics(

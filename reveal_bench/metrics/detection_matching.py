@@ -146,9 +146,7 @@ def match_masks(
 
 
 def _match_by_share(hits: Hits, pairs: _Pairs, boxes: FloatArray, lesion_boxes: FloatArray) -> None:
-    own, other = boxes[pairs.mark], lesion_boxes[pairs.lesion]
-    area = own[:, 2] * own[:, 3]
-    shares = np.divide(_shared(own, other), area, out=np.zeros(len(own)), where=area > 0)
+    shares = box_shares(boxes[pairs.mark], lesion_boxes[pairs.lesion])
     enough = np.flatnonzero(shares >= 0.5)
     mark, lesion, share = pairs.mark[enough], pairs.lesion[enough], shares[enough]
     # Among a mark's lesions, the one that contains most of the mark comes last
@@ -175,6 +173,13 @@ def box_overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
     shared = _shared(boxes, others)
     whole = boxes[:, 2] * boxes[:, 3] + others[:, 2] * others[:, 3] - shared
     shares: FloatArray = np.divide(shared, whole, out=np.zeros(len(boxes)), where=(shared > 0) & (whole > 0))
+    return shares
+
+
+def box_shares(boxes: FloatArray, others: FloatArray) -> FloatArray:
+    """Return the proportion of box i inside `other` i (IoBB), as :func:`box_overlaps`."""
+    area = boxes[:, 2] * boxes[:, 3]
+    shares: FloatArray = np.divide(_shared(boxes, others), area, out=np.zeros(len(boxes)), where=area > 0)
     return shares
 
 

@@ -81,7 +81,11 @@ def test_pooled_figures_are_those_of_decoded_masks(world: World, rng: np.random.
             ]
     file = tmp_path / "masks.jsonl"
     file.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
-    call("score", file, world.folder, "--pixels", tmp_path / "pixels.csv", "--boundaries", tmp_path / "edges.csv")
+    call("score", file, world.folder, "--pixels", tmp_path / "pixels.csv", "--boundaries", tmp_path / "edges.csv",
+         "--box-accuracy", tmp_path / "boxes.csv")  # fmt: skip
+    located = (tmp_path / "boxes.csv").read_text().splitlines()
+    assert located[0] == "finding,overlap,threshold,accuracy,low,high,false_boxes,n"
+    assert located[1].startswith("macro,iou,0.1,")
     edges = pd.read_csv(tmp_path / "edges.csv")
     assert set(edges["metric"]) == {"dice", "boundary_iou", "surface_distance", "hausdorff_95"}
     assert edges["finding"][0] == "macro"
