@@ -119,7 +119,7 @@ class ScoredFile:
     @property
     def protocol(self) -> dict[str, Any]:
         """Options that determine the scores, as in ``protocol`` of the document."""
-        return KINDS[self.rows.kind].protocol(self.options)
+        return {**KINDS[self.rows.kind].protocol(self.options), **self.rows.settled}
 
     @cached_property
     def finding_groups(self) -> Mapping[str, Sequence[Estimate]]:

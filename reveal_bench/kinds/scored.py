@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -66,6 +66,11 @@ class Rows(ABC):
     def notes(self) -> tuple[str, ...]:
         """Sentences that explain the scores; empty by default."""
         return ()
+
+    @property
+    def settled(self) -> Mapping[str, Any]:
+        """Options of the protocol that the ratings settle; empty by default."""
+        return {}
 
     @property
     def positives(self) -> Mapping[str, int]:

@@ -38,7 +38,7 @@ def scale_text(metrics: Iterable[str]) -> str:
     ('percent', 'false alarms of each finding per image, everything else in percent,')
     """
     families = dict.fromkeys(METRICS[metric].family for metric in metrics if METRICS[metric].high > 1)
-    words = [_OWN_UNITS.get(family, "ratings on their scale and") for family in families]
+    words = dict.fromkeys(_OWN_UNITS.get(family, "ratings on their scale and") for family in families)
     return " ".join([*words, "percent"]) + "," * bool(words)
 
 

@@ -124,6 +124,25 @@ def test_task_without_an_answer_scores_one_or_is_left_out() -> None:
     assert (left_out["rubric_mean", "macro"].value, left_out["rubric_mean", "content"].n_undefined) == (5.0, 1)
 
 
+def test_criterion_without_ratings_is_not_asked() -> None:
+    """Of three text criteria, the answer has means 4, 2, 3 and the other task 1: the macro is (2.5 + 1.5 + 2) / 3."""
+    rows = score_ratings([rating("a", [4, 2, 3, None, None, None])], [task("a"), task("b")])
+    result = figures(summarize_rubric(rows, Resampling(50)))
+    assert (result["rubric_mean", "macro"].value, result["rubric_mean", "macro"].n) == (2, 3)
+    assert (result["rubric_mean", "language"].n, result["rubric_mean", BROAD].value) == (0, 2)
+    assert rows.notes == ("no rating has language, which enters no macro",)
+    all_missing = score_ratings([], [task("a")], answered=())
+    assert figures(summarize_rubric(all_missing, Resampling(50)))["rubric_mean", "macro"].value == 1
+
+
+def test_ratings_of_a_part_of_the_answers_leave_unanswered_tasks_out() -> None:
+    """One of three tasks is rated, one is only answered, and one has no answer."""
+    rows = score_ratings([rating("a", [5] * 6)], [task("a"), task("b"), task("c")], answered={"a", "b"})
+    assert figures(summarize_rubric(rows, Resampling(50)))["rubric_mean", "content"].value == 5
+    assert rows.settled == {"missing": "leave_out"}
+    assert rows.notes == ("scores are of the 1 rated task: 1 answered task has no rating, and 1 task has no answer",)
+
+
 def test_unrated_answer_is_undefined() -> None:
     rows = score_ratings([rating("a", [5] * 6)], [task("a"), task("b")], answered={"a", "b"})
     assert np.isnan(rows.scores[1]).all()

@@ -258,12 +258,12 @@ def _note_missing(
         refusal = options.part_refusal(len(missing), len(manifest.tasks))
         message = f"{len(missing)} of {len(manifest.tasks)} tasks have no answer{refusal}: {named}"
         if options.allow_missing:
-            log.warning("missing-tasks", message, hint="missing answers get the lowest score of the rubric, 1")
+            log.warning("missing-tasks", message, hint="once all answers are rated, missing ones score 1, the lowest")
         else:
             log.error(
                 "missing-tasks",
                 message,
-                hint="`--allow-missing` (`allow_missing=True`) scores missing tasks 1, the lowest",
+                hint="with `--allow-missing` (`allow_missing=True`), missing tasks score 1, the lowest",
             )
     return missing
 

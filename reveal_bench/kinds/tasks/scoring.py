@@ -11,9 +11,10 @@ these, while picture criteria are scored only if boxes were drawn, which the sen
 An answer is *completely correct* if its content score is 5. Paper 001 counts such answers as clinically sound ("free of
 content errors", 4.9 to 10% of answers), and names no other threshold of acceptance.
 
-A task without an answer scores 1 on the text criteria and has no score on the picture criteria. If such a task were
-left out, as in paper 001, a sender could choose the tasks that count. ``missing="leave_out"`` follows the paper. Scores
-of answers that are not yet rated are undefined.
+A task without an answer scores 1 on the rated text criteria and has no score on the picture criteria. If such a task
+were left out, as in paper 001, a sender could choose the tasks that count. ``missing="leave_out"`` follows the paper. A
+text criterion that no rating has is not asked, and enters no macro. Scores of answers without a rating are undefined.
+While there are any, tasks without an answer are left out: beside a sample of the answers, they would weigh too much.
 
 Agreement of readers is computed over all pairs of readers of an answer, in the order of their names; with two readers
 this is the agreement of paper 001's Table 3.
@@ -30,13 +31,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
@@ -54,6 +55,7 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
 from reveal_bench.metrics.resampled import Figures, mean_of_defined
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,17 +191,52 @@ class RubricRows(Rows):
         return self.take(np.array([task_id not in chosen for task_id in self.task_ids], bool))
 
     @property
+    @override
+    def notes(self) -> tuple[str, ...]:
+        """Notes on answers without a rating, and on text criteria that no rating has."""
+        n_rated, n_unrated, n_unanswered = (
+            int(tasks.sum()) for tasks in (self._is_rated, self.is_answered & ~self._is_rated, ~self.is_answered)
+        )
+        rated = f"scores are of the {count_text(n_rated, 'rated task')}: {count_text(n_unrated, 'answered task')}"
+        unrated = f"{rated} {'has' if n_unrated == 1 else 'have'} no rating"
+        rest = f", and {count_text(n_unanswered, 'task')} {'has' if n_unanswered == 1 else 'have'} no answer"
+        names = [name for name in OVERALL_CRITERIA if name not in self._asked_criteria]
+        unasked = f"no rating has {', '.join(names)}, which enter{'s' if len(names) == 1 else ''} no macro"
+        return (*((unrated + rest * bool(n_unanswered),) if n_unrated else ()), *((unasked,) if names else ()))
+
+    @property
+    @override
+    def settled(self) -> dict[str, Any]:
+        """Treatment of tasks without an answer."""
+        return {"missing": self.missing}
+
+    @property
+    def _is_rated(self) -> BoolArray:
+        """Tasks with a rating, (n_tasks,)."""
+        rated: BoolArray = np.count_nonzero(~np.isnan(self.ratings), axis=(1, 2)) > 0
+        return rated
+
+    @property
+    def _asked_criteria(self) -> tuple[str, ...]:
+        """Criteria that a rating has; all of them without ratings."""
+        rated: BoolArray = np.count_nonzero(~np.isnan(self.ratings), axis=(0, 1)) > 0
+        return tuple(name for name, has in zip(CRITERIA, rated, strict=True) if has or not rated.any())
+
+    @property
     def scores(self) -> FloatArray:
         """Score of each task on each criterion, (n_tasks, 7), columns as in REPORTED; NaN where undefined."""
         means = mean_of_defined(np.swapaxes(self.ratings, 1, 2))
         if self.missing == "lowest":
-            means[~self.is_answered, : len(OVERALL_CRITERIA)] = LOWEST
+            for i, name in enumerate(OVERALL_CRITERIA):
+                if name in self._asked_criteria:
+                    means[~self.is_answered, i] = LOWEST
         return np.column_stack([content_score(*means[:, :3].T), means])
 
     @property
     def overall(self) -> FloatArray:
-        """Mean of the four text criteria of each task, (n_tasks,); NaN unless all four are defined."""
-        overall: FloatArray = self.scores[:, 1 : 1 + len(OVERALL_CRITERIA)].mean(axis=1)
+        """Mean of the text criteria asked of each task, (n_tasks,); NaN unless all of them are defined."""
+        asked = [REPORTED.index(name) for name in OVERALL_CRITERIA if name in self._asked_criteria]
+        overall: FloatArray = self.scores[:, asked].mean(axis=1)
         return overall
 
     def columns(self) -> dict[str, FloatArray]:
@@ -237,7 +274,8 @@ def score_ratings(
     ratings : ratings of one model, one per task and reader
     tasks : all tasks of the split, in order
     answered : ids of the tasks that have an answer; by default the tasks that have a rating
-    missing : "lowest" scores a task without an answer 1 on the text criteria, "leave_out" leaves it undefined
+    missing : "lowest" scores a task without an answer 1 on the rated text criteria if all answers are rated;
+        "leave_out" leaves it undefined, and so does "lowest" if an answer has no rating
 
     Raises
     ------
@@ -258,6 +296,8 @@ def score_ratings(
     for rating in rating_list:
         values = [getattr(rating, name) for name in CRITERIA]
         array[place[rating.task_id], readers[rating.reader]] = [np.nan if v is None else v for v in values]
+    if not has_answer <= {rating.task_id for rating in rating_list}:
+        missing = "leave_out"
     return RubricRows(
         tuple(task.task_id for task in tasks),
         tuple(task.patient_id for task in tasks),
