@@ -3,9 +3,11 @@
 Conventions
 -----------
 An unanswered question is a miss. The hit metric depends on the output of a run (paper 000, section 3.3), as in `score`:
-`grid_hit` at the run's grid for cells, `point_hit` for points, boxes and masks; each has its own chance level. In a run
-of several epochs, a question's hit is the mean over epochs. All runs use the same resampled patients, so that
-replicates are paired. A run's standard deviation is that of its replicates.
+`grid_hit` at the run's grid for cells, `point_hit` for points, boxes and masks; each has its own chance level. Answers
+that all name a cell count by it if another run answers with cells. Two runs with different metrics are compared by
+`point_hit`, for which a cell counts by its centre. In a run of several epochs, a question's hit is the mean over
+epochs. All runs use the same resampled patients, so that replicates are paired. A run's standard deviation is that of
+its replicates.
 """
 
 from __future__ import annotations
@@ -93,8 +95,16 @@ class HitRun(ReportRun):
 
 
 def hit_runs(runs: Sequence[ReportRun], split: Split) -> list[HitRun]:
-    """Return the runs with the hits of their cases."""
-    return [_scored(run, split) for run in runs]
+    """Return the runs with the hits of their cases; answers that all name a cell are cells if another run's are."""
+    scored = [_scored(run, split) for run in runs]
+    if all(run.metric != "grid_hit" for run in scored):
+        return scored
+    return [replace(run, protocol="cell") if _name_cells(run) else run for run in scored]
+
+
+def _name_cells(run: ReportRun) -> bool:
+    answers = [one for part in run.predictions for one in part]
+    return bool(answers) and all(one.cell is not None for one in answers)
 
 
 def _scored(run: ReportRun, split: Split) -> HitRun:
@@ -118,12 +128,14 @@ class HitRates:
     ----------
     findings : findings with at least one case, in the benchmark's order
     hits, chance : hit rates and chance levels per run, with one group per finding
+    points : hit rates of the points of all runs, for differences of runs with different metrics
     """
 
     runs: Sequence[HitRun]
     findings: tuple[str, ...]
     hits: Sequence[BootstrapMeans]
     chance: Sequence[BootstrapMeans]
+    points: Sequence[BootstrapMeans]
     resampling: Resampling
 
     def recipe(self, metric: str) -> str:
@@ -144,10 +156,11 @@ class HitRates:
         return {name: _deviation(column) for name, column in columns.items()}
 
     def difference(self, a: int, b: int) -> Estimate:
-        """Return the paired difference in mean hit rate, run `a` minus run `b`."""
-        own, other = self.hits[a], self.hits[b]
+        """Return the paired difference in mean hit rate, run `a` minus run `b`, by a metric that both have."""
+        metric = self.runs[a].metric if self.runs[a].metric == self.runs[b].metric else "point_hit"
+        hits = self.hits if self.runs[a].metric == self.runs[b].metric else self.points
+        own, other = hits[a], hits[b]
         signs = draw_signs(len(own.rows), self.resampling)
-        metric = self.runs[a].metric
         recipe = self.resampling.signature(metric, method=PERMUTATION)
         macro, *_ = compare_resampled(own, other, self.findings, recipe=recipe, signs=signs)
         return macro.estimate
@@ -199,12 +212,14 @@ def score_runs(
     reported = tuple(name for name in requested if have[name])
     if not reported:
         raise ArgumentError("findings", f"must have at least one case in split {split.name!r}", "none")
+    columns = [{"hit": run.metric, "chance": run.chance_metric, "point": "point_hit"} for run in runs]
     systems = [
-        replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values[run.chance_metric]})
-        for run in runs
+        replace(run.rows, values={name: run.rows.values[metric] for name, metric in own.items()})
+        for run, own in zip(runs, columns, strict=True)
     ]
-    means = resample_systems(systems, resampling, metrics=["hit", "chance"], findings=reported)
-    return HitRates(runs, reported, [m["hit"] for m in means], [m["chance"] for m in means], resampling)
+    means = resample_systems(systems, resampling, metrics=["hit", "chance", "point"], findings=reported)
+    hits, chance, points = ([one[name] for one in means] for name in ("hit", "chance", "point"))
+    return HitRates(runs, reported, hits, chance, points, resampling)
 
 
 def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
@@ -272,6 +287,8 @@ def means_table(scores: HitRates, reference: int) -> PageTable:
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies, in percent, with 95% interval and bootstrap standard "
         f"deviation; difference from {label} in percentage points with its paired 95% interval."
+        + " Differences between cells and other answers are of the hit rate, for which a cell counts by its centre."
+        * (len({run.metric for run in scores.runs}) > 1)
     )
     head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
     plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",

@@ -12,7 +12,8 @@ import pytest
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.evaluation.score import LintError, score_file
-from reveal_bench.kinds.localization.records import ImageManifest, read_localization
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, read_localization
 from reveal_bench.kinds.localization.scoring import resample_systems, score_localization
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.bootstrap import MACRO
@@ -96,6 +97,27 @@ def test_difference_is_paired(world: World, run_paths: Paths) -> None:
     assert (same.value, same.has_interval) == (0.0, False)  # the same answers
     assert other.value == scores.estimates(0)[MACRO].value - scores.estimates(2)[MACRO].value
     assert other.low < other.high
+
+
+def test_differences_are_of_one_metric(world: World, manifest: ImageManifest, run_paths: Paths, tmp_path: Path) -> None:
+    """Answers that name cells beside their points count by their cells; other points meet the centres of cells."""
+    pairs = manifest.asked_pairs()
+    priors = [LocalizationPrediction(*pair, points=((10.0, 10.0),), cell="B2") for pair in pairs]
+    both = tmp_path / "both.jsonl"
+    both.write_text(predictions_to_jsonl(priors), encoding="utf-8")
+    runs = named(run_paths["one"], both, run_paths["points"])
+    opened = open_split(world.folder, runs)
+    scores = score_runs(loaded_hits(runs, opened), opened, resampling=Resampling(10))
+    files = run_paths["one"] / "predictions.jsonl", both, run_paths["points"]
+    options = ScoringOptions(allow_missing=True, n_resamples=10)
+    of_file = [
+        {e.metric: e.value for e in score_file(file, world.folder, SPLIT, options).estimates if e.finding == MACRO}
+        for file in files
+    ]
+    assert [run.metric for run in scores.runs] == ["grid_hit", "grid_hit", "point_hit"]
+    cells, points = ([one[metric] for one in of_file] for metric in ("grid_hit", "point_hit"))
+    assert scores.difference(0, 1).value == pytest.approx(cells[0] - cells[1])
+    assert scores.difference(0, 2).value == pytest.approx(points[0] - points[2])
 
 
 def test_a_run_without_any_answer_misses_everything(world: World, manifest: ImageManifest, tmp_path: Path) -> None:
