@@ -266,7 +266,9 @@ def _note_scale(checker: StudyChecker, log: ProblemLog, *, any_scale: bool) -> N
             log.error("score-range", "must be in [0, 1]", line=line, field=field, value=value, hint=_score_hint(value))
         return
     line, field, value = checker.outside[0]
-    scores, likely = f"{count_text(checker.n_outside, 'score')} outside [0, 1]", _score_hint(value)
+    scores = f"{count_text(checker.n_outside, 'score')} outside [0, 1]"
+    are_percent = all(1 < number <= 100 for _, _, number in checker.outside)
+    likely = _PERCENTAGE if are_percent else _LOGIT
     if any_scale:
         rule, write = "score-scale", log.warning
         message = f"{scores}: only the order counts, in AUROC and average precision"
@@ -342,4 +344,7 @@ def _score_hint(value: float) -> str:
         return "CheXpert's -1? an uncertain label needs a probability, too"
     if -_ROUNDING <= value <= 1 + _ROUNDING:
         return "a rounding error? clip the probabilities"
-    return "a percentage? divide by 100" if 1 < value <= 100 else "a logit? apply the sigmoid first"
+    return _PERCENTAGE if 1 < value <= 100 else _LOGIT
+
+
+_PERCENTAGE, _LOGIT = "a percentage? divide by 100", "a logit? apply the sigmoid first"
