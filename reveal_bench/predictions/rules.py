@@ -57,6 +57,7 @@ RULES: dict[str, str] = {
     "box-size": "a box has a width and a height above 0",
     "cell": "a cell is in the grid: a capital letter and a number",
     "score-range": "a score is in [0, 1]",
+    "score-scale": "scores of findings are in [0, 1], or only their order counts (warning)",
     "vertices": "the vertices of a prediction's contours are within the limit",
     "image-size": "img_size is the size of the image",
     "rle-size": "a mask has the size of the image, with the height first",

@@ -44,6 +44,24 @@ def test_labels_are_read_and_spellings_reported(tmp_path: Path) -> None:
     assert report.statistics["positive_share"]["COPD"] == pytest.approx(1 / 3)
 
 
+def test_single_incomplete_lines_get_advice_on_empty_cells(tmp_path: Path) -> None:
+    part = {name: value for name, value in ALL.items() if name != "COPD"}
+    every = [{"study_id": study, "probabilities": ALL} for study in MANIFEST.studies]
+    report = lint(tmp_path, lines(every[0], every[1] | {"probabilities": part}, every[2]))
+    (problem,) = (one for one in report.problems if one.severity == "error")
+    assert (problem.rule, problem.line, problem.value) == ("missing-labels", 2, '["COPD"]')
+    assert problem.hint.startswith("an empty cell or NaN? leave out the study")
+    assert "bench.select" in lint(tmp_path, lines(*(one | {"probabilities": part} for one in every))).problems[0].hint
+
+
+def test_scores_on_another_scale_have_no_proportion_of_positive_studies(tmp_path: Path) -> None:
+    """A threshold of 0.5 says nothing about logits."""
+    logits = [{"study_id": study, "probabilities": ALL | {"COPD": 2.5}} for study in MANIFEST.studies]
+    report = lint(tmp_path, lines(*logits), any_scale=True)
+    assert report.ok
+    assert report.statistics == {}
+
+
 def test_probabilities_are_equal_in_every_form(tmp_path: Path) -> None:
     values = {study: {**ALL, "COPD": k / 4} for k, study in enumerate(MANIFEST.studies)}
     canonical = lines(*({"study_id": study, "probabilities": p} for study, p in values.items()))

@@ -79,13 +79,15 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
             field="labels",
             value=spelling,
         )
+    _note_incomplete(checker, log, len(predictions), whole_split=options.whole_split)
     _note_scale(checker, log, any_scale=options.any_scale)
     log.note_left_out("studies")
     log.note_not_asked(checker.not_asked)
     _note_constant(valid, manifest, log)
     kept = () if log.has_errors else tuple(valid)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
-    rest = _statistics(valid, manifest), options.allow_missing, *declined.counted
+    shares = {} if checker.n_outside else _statistics(valid, manifest)
+    rest = shares, options.allow_missing, *declined.counted
     return LintReport(log.file, file_format, len(predictions), problems, kept, pairs, *rest)
 
 
@@ -122,6 +124,7 @@ class StudyChecker:
         self.not_asked: Counter[str] = Counter()
         self.outside: list[tuple[int, str, float]] = []
         self.n_outside = 0
+        self.incomplete: list[tuple[int, list[str], list[str]]] = []
         self._manifest, self._log, self._options, self._limits = manifest, log, options, options.limits
         self._studies, self._other_studies = set(manifest.studies), set(manifest.other_studies)
         self._canonical: dict[str, str | None] = {label: label for label in (*manifest.labels, *manifest.other_labels)}
@@ -147,7 +150,7 @@ class StudyChecker:
         else:
             probabilities = self._probabilities(entry)
         is_refused = len(self._log.problems) > before or (self.n_outside > n_outside and not self._options.any_scale)
-        if study_id is None or is_refused:
+        if study_id is None or is_refused or (labels is None and probabilities is None):
             return None
         return FindingsPrediction(study_id, labels, probabilities, entry.line)
 
@@ -240,10 +243,9 @@ class StudyChecker:
             values.setdefault(label, 0.0)
         absent = [label for label in self._manifest.labels if label not in values]
         if absent:
-            message = f"must hold every label; {len(absent)} missing"
-            is_at_home = values and not self._options.whole_split
-            hint = f'`--findings "{", ".join(sorted(values))}"` scores only the labels present' if is_at_home else ""
-            self._error(entry, "missing-labels", "probabilities", message, absent, hint)
+            if len(self.incomplete) <= self._limits.problems:
+                self.incomplete.append((entry.line, absent, sorted(values)))
+            return None
         return values
 
 
@@ -255,6 +257,21 @@ def _note_constant(predictions: Sequence[FindingsPrediction], manifest: StudyMan
         message = f"{count_text(len(constant), 'finding')} with the same probability in every study"
         hint = "leave out findings that you do not answer, and ask only the others (`--findings`)"
         log.warning("constant-score", message, field="probabilities", value=constant, hint=hint)
+
+
+def _note_incomplete(checker: StudyChecker, log: ProblemLog, n_entries: int, *, whole_split: bool) -> None:
+    """Report entries without a probability for each label, with a remedy for all of them or for single ones."""
+    are_all_alike = len(checker.incomplete) == n_entries and len({str(one) for _, one, _ in checker.incomplete}) == 1
+    for line, absent, present in checker.incomplete:
+        hint = (
+            "an empty cell or NaN? leave out the study: `--allow-missing` (`allow_missing=True`) counts it as negative"
+        )
+        if are_all_alike:
+            names = ", ".join(present)
+            hint = f'`--findings "{names}"` (`bench.select("{names}")`) scores only the labels present'
+        hint = "" if whole_split or not present else hint
+        message = f"must hold every label; {len(absent)} missing"
+        log.error("missing-labels", message, line=line, field="probabilities", value=absent, hint=hint)
 
 
 def _note_scale(checker: StudyChecker, log: ProblemLog, *, any_scale: bool) -> None:
