@@ -87,7 +87,7 @@ class Accumulator:
             If `predictions` do not fit `ids` or the benchmark.
         """
         if ids is not None and is_detector_output(predictions):
-            rows = detector_rows(predictions, ids, self._whole)
+            rows, _ = detector_rows(predictions, ids, self._whole)
             self._images.update(ids)
             if rows:
                 done = convert(rows, self._whole, boxes="xyxy", categories=self._categories)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _DETECTOR_FIELDS = ("boxes", "labels", "scores")
+_MASK_THRESHOLD = 0.5  # as torchvision's documentation suggests for Mask R-CNN
 
 
 def is_detector_output(source: Any) -> bool:
@@ -33,8 +34,10 @@ def is_detector_output(source: Any) -> bool:
     )
 
 
-def detector_rows(source: Any, ids: Sequence[Any] | None, bench: Bench) -> list[dict[str, Any]]:
-    """Return a row for each box of a torchvision detector, whose boxes have two corners.
+def detector_rows(source: Any, ids: Sequence[Any] | None, bench: Bench) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return (a row for each box of a torchvision detector, notes); boxes have two corners.
+
+    If a benchmark has one mask per finding, the masks of Mask R-CNN replace the boxes.
 
     Parameters
     ----------
@@ -50,11 +53,29 @@ def detector_rows(source: Any, ids: Sequence[Any] | None, bench: Bench) -> list[
     if ids is None or len(ids) != len(source):
         raise ArgumentError("ids", f"must be the ids of {len(source)} images", None if ids is None else len(ids))
     texts = IdTexts(bench, "ids")
-    return [
-        {bench.kind.key: texts.text(one), "category_id": label, "bbox": box, "score": score}
-        for one, output in zip(ids, source, strict=True)
-        for box, label, score in zip(*(_listed(output[name]) for name in _DETECTOR_FIELDS), strict=True)
-    ]
+    takes_masks = not bench.kind.questions.has_several_places
+    rows = []
+    for one, output in zip(ids, source, strict=True):
+        key, parts = texts.text(one), [_listed(output[name]) for name in _DETECTOR_FIELDS]
+        masks: Sequence[Any] = _masks(output["masks"]) if "masks" in output else [None] * len(parts[0])
+        for box, label, score, mask in zip(*parts, masks, strict=True):
+            row = {bench.kind.key: key, "category_id": label, "score": score}
+            if mask is None or not takes_masks:
+                rows.append({**row, "bbox": box} | ({} if mask is None else {"masks": None}))
+            else:
+                rows.append(
+                    bench.kind.predictions.entry(
+                        {**row, "mask": (mask[0] if mask.ndim == 3 else mask) >= _MASK_THRESHOLD}
+                    )
+                )
+    has_masks = takes_masks and any("masks" in output for output in source)
+    return rows, (f"masks have the pixels of at least {_MASK_THRESHOLD}",) if has_masks else ()
+
+
+def _masks(values: Any) -> Any:
+    """Return bool masks (n, height, width) from probabilities of shape (n, 1, height, width)."""
+    array = array_of(values)
+    return (array[:, 0] if array.ndim == 4 else array) >= _MASK_THRESHOLD
 
 
 def _listed(values: Any) -> list[Any]:

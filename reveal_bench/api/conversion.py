@@ -118,10 +118,11 @@ def convert(
     opened = as_whole_bench(bench, split)
     if form != "table":
         return _drawn(source, opened, form, reader)
+    notes: tuple[str, ...] = ()
     if is_table(source) and (ids is not None or labels is not None):
         source, labels, ids = named_table(source, opened, "source", labels=labels, ids=ids), None, None
     if labels is None and is_detector_output(source):
-        source, boxes = detector_rows(source, ids, opened), "xyxy"
+        (source, notes), boxes = detector_rows(source, ids, opened), "xyxy"
     named, images, sizes = _names(instances, categories, first_category)
     policy = LabelPolicy(blank, uncertain)
     if labels is None:
@@ -136,7 +137,7 @@ def convert(
         reading = Reading(columns, leave_out_unknown=leave_out_unknown, policy=policy)
     elsewhere = partial(ids_of_other_splits, opened.folder, opened.split)
     outputs = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading, elsewhere)
-    return Conversion(outputs.lines, outputs.notes, opened)
+    return Conversion(outputs.lines, (*notes, *outputs.notes), opened)
 
 
 def _of_reader(

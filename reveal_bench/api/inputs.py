@@ -217,6 +217,11 @@ def _written_table(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str
     names = source.column_names if isinstance(source, pa.Table) else list(source)
     if kind.key in names and set() < set(names) - {kind.key} <= set(bench.info.findings):
         return _written_columns(source, kind, ids, argument), "parquet"
+    if "mask" in names and not isinstance(source, pa.Table):  # arrays, which Arrow does not store
+        records = (
+            {str(name): cell for name, cell in row.items() if is_given(cell)} for row in source.to_dict("records")
+        )
+        return _jsonl([kind.predictions.entry(ids.of_row(row)) for row in records], argument), "DataFrame"
     table = source if isinstance(source, pa.Table) else _arrow(source, argument)
     is_nested = any(pa.types.is_nested(column.type) for column in table.schema)
     if kind.predictions.reads_parquet and not is_nested:

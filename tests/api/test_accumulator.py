@@ -84,6 +84,26 @@ def test_torchvision_dictionaries_without_ids_get_a_hint(folders: dict[str, Path
         rb.score([OUTPUT] * n, folders["detection"])
 
 
+def test_masks_of_detectors_are_read_or_named_as_left_out(folders: dict[str, Path]) -> None:
+    masks = np.zeros((2, 1, 1024, 1024), np.float32)
+    masks[0, 0, 20:140, 10:110], masks[0, 0, 0, 0] = 0.5, 0.49
+    output = OUTPUT | {"masks": masks}
+    bench = rb.load(folders["localization"])
+    done = rb.convert([output], bench, ids=["36199"], categories=NAMES)
+    assert "masks have the pixels of at least 0.5" in done.notes
+    pixels = np.zeros((1024, 1024), bool)
+    pixels[20:140, 10:110] = True
+    table = pd.DataFrame([{"image_id": 36199, "finding": "Effusion", "score": 0.5, "mask": pixels}])
+    (prediction,) = rb.lint(table, bench, allow_missing=True).predictions
+    assert rb.lint(done, bench, allow_missing=True).predictions[0].mask == prediction.mask
+    metric = rb.Accumulator(bench, categories=NAMES, allow_missing=True, **FEW)
+    metric.update([output | {"masks": masks[:, 0]}], ["36199"])
+    assert metric.compute().to_json() == rb.score(done, bench, allow_missing=True, **FEW).to_json()
+    boxes = rb.convert([output], rb.load(folders["detection"]), ids=["36199"], categories=NAMES)
+    assert boxes.predictions == LINES
+    assert "columns left out because they are not scored: masks" in boxes.notes
+
+
 def test_lines_and_mappings_are_added_without_ids(folders: dict[str, Path]) -> None:
     metric = rb.Accumulator(folders["detection"], allow_missing=True, **FEW)
     metric.update(LINES[:1])

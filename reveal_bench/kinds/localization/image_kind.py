@@ -218,8 +218,9 @@ class ImagePredictions(Predictions["LocalizationPrediction", ImagesT, RowsT]):
 
             array = np.asarray(entry.pop("mask"))
             if array.dtype != bool and not np.isin(array, (0, 1)).all():
-                values = sorted({str(value) for value in array.ravel()[:1000].tolist()} - {"0", "1", "0.0", "1.0"})
-                raise ArgumentError("mask", "must be an array of bool, or of 0 and 1", ", ".join(values[:3]))
+                values = np.unique(array[~np.isin(array, (0, 1))])[:3].tolist()
+                rule = "must be an array of bool, or of 0 and 1, such as mask > threshold"
+                raise ArgumentError("mask", rule, ", ".join(map(str, values)))
             mask = encode_mask(array)
             entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
         return entry
