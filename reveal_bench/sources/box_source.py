@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.sources.boxes import Faults, PictureFolder, PictureKind, count_warnings, is_synthetic
+from reveal_bench.sources.boxes import (
+    Faults,
+    PictureFolder,
+    PictureKind,
+    absent_pictures,
+    count_warnings,
+    is_synthetic,
+)
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Record, SourceData
 
 Parsed = TypeVar("Parsed")
@@ -22,7 +29,10 @@ Parsed = TypeVar("Parsed")
 
 @dataclass
 class BoxBuild(Generic[Parsed]):
-    """Options, parsed tables and problems so far of one call of :meth:`BoxSource.read`."""
+    """Options, parsed tables and problems so far of one call of :meth:`BoxSource.read` or :meth:`BoxSource.inspect`.
+
+    With `is_inspection`, pictures are only counted, so all may be missing.
+    """
 
     root: Path
     files: Mapping[str, Path]
@@ -33,6 +43,7 @@ class BoxBuild(Generic[Parsed]):
     keep_going: bool
     pictures: Path | None
     workers: int
+    is_inspection: bool = False
 
     def films(self, suffixes: Sequence[str], *, kind: PictureKind = "picture") -> PictureFolder:
         """Return the pictures below the folder that the user named, by default below the download.
@@ -49,7 +60,7 @@ class BoxBuild(Generic[Parsed]):
             suffixes,
             kind=kind,
             need_all=embed,
-            may_be_empty=not embed and self.pictures is None,
+            may_be_empty=self.is_inspection or (not embed and self.pictures is None),
         )
 
     def settle(self) -> None:
@@ -75,7 +86,9 @@ class BoxSource(Generic[Parsed]):
     find : returns a dict from role to file, which is empty if `root` is not a download of this source
     parse : returns the parsed files, and notes their problems
     count : returns counts of the parsed files; the counts that `published` also has are compared with it
+    pictured : finds the pictures, and returns a dict from image id to True if the image has a picture
     make : finds the pictures, settles all problems, and returns (splits, extra tables)
+    pictures_state_sizes : True if only the pictures state the sizes of images
     """
 
     name: str
@@ -84,14 +97,16 @@ class BoxSource(Generic[Parsed]):
     find: Callable[[Path], dict[str, Path]]
     parse: Callable[[Mapping[str, Path], Faults, list[str]], Parsed]
     count: Callable[[Parsed], Mapping[str, int]]
+    pictured: Callable[[BoxBuild[Parsed]], Mapping[str, bool]]
     make: Callable[[BoxBuild[Parsed]], tuple[Splits, Sequence[Extra]]]
+    pictures_state_sizes: bool = False
 
     def detect(self, root: Path) -> float:
         """Return 1 if `root` is or contains an annotation file with its published name, else 0."""
         return 1.0 if self.find(Path(root)) else 0.0
 
     def inspect(self, root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
-        """Count the entries of the tables and list their problems; `pictures` and `workers` are ignored.
+        """Count the entries of the tables and their pictures, and list problems.
 
         Raises
         ------
@@ -101,9 +116,16 @@ class BoxSource(Generic[Parsed]):
         root = Path(root)
         files, faults = self._files(root), Faults()
         warnings: list[str] = []
-        counts = self.count(self.parse(files, faults, warnings))
+        parsed = self.parse(files, faults, warnings)
         synthetic = is_synthetic(root, files.values())
+        counts = dict(self.count(parsed))
         warnings += [] if synthetic else count_warnings(counts, self.published)
+        build = BoxBuild(
+            root, files, parsed, faults, warnings, "withhold", False, pictures, workers, is_inspection=True
+        )
+        pictured = self.pictured(build)
+        counts["pictures"] = sum(pictured.values())
+        warnings += absent_pictures(pictured.values(), state_sizes=self.pictures_state_sizes)
         names = {r: p.relative_to(root).as_posix() if root in p.parents else p.name for r, p in files.items()}
         return Inspection(
             self.name, root, names, counts, self.published, faults.problems, warnings, synthetic=synthetic

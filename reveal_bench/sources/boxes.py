@@ -34,7 +34,7 @@ from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
-from reveal_bench.sources.source import BuildError, DownloadProblems, Extra, Problem
+from reveal_bench.sources.source import BuildError, DownloadProblems, Extra, MissingPicture, Problem, problem_lines
 from reveal_bench.tables import TableLimits, scan_table
 from reveal_bench.words import count_text
 
@@ -78,7 +78,7 @@ class Faults:
         """
         if self.problems and (self.is_fatal or not keep_going):
             raise BuildError(self.problems)
-        warnings.extend(f"left out: {problem}" for problem in self.problems)
+        warnings.extend(f"left out: {line}" for line in problem_lines(self.problems))
         if self.bad:
             verb = "is" if len(self.bad) == 1 else "are"
             warnings.append(f"{count_text(len(self.bad), 'image')} {verb} left out because of these problems")
@@ -316,6 +316,8 @@ def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> l
     ]
 
 
+UNLESS_WITHHELD = " unless `pixels` is withhold"
+"""End of a rule that pictures must exist, which only holds for builds that embed them."""
 PictureKind = Literal["picture", "dicom", "png16"]
 
 
@@ -323,7 +325,8 @@ PictureKind = Literal["picture", "dicom", "png16"]
 class PictureFolder:
     """Pictures below a folder by the stems of their file names; `doubles` has a further file for a repeated stem.
 
-    `need_all` is True if an image without a picture is a problem.
+    `need_all` is True if an image without a picture is a problem; `states_sizes` is True if only the pictures state the
+    sizes of images, so that builds that withhold images also need them.
     """
 
     root: Path
@@ -331,6 +334,7 @@ class PictureFolder:
     doubles: Mapping[str, Path]
     kind: PictureKind = "picture"
     need_all: bool = True
+    states_sizes: bool = False
 
     @classmethod
     def below(
@@ -341,6 +345,7 @@ class PictureFolder:
         kind: PictureKind = "picture",
         skip: Sequence[str] = (),
         need_all: bool = True,
+        states_sizes: bool = False,
         may_be_empty: bool = False,
         by_path: bool = False,
     ) -> PictureFolder:
@@ -369,8 +374,10 @@ class PictureFolder:
                     key = path.relative_to(root).as_posix() if by_path else stem
                     (doubles if key in paths else paths)[key] = path
         if not paths and not may_be_empty:
-            raise ArgumentError("pictures", f"must contain {' or '.join(suffixes)} files", f"none below {root}")
-        return cls(Path(root), paths, doubles, kind, need_all)
+            unless = UNLESS_WITHHELD if need_all and not states_sizes else ""
+            rule = f"must contain {' or '.join(suffixes)} files{unless}"
+            raise ArgumentError("pictures", rule, f"none below {root}", ("pixels",))
+        return cls(Path(root), paths, doubles, kind, need_all, states_sizes)
 
     def picture(
         self, image_id: str, faults: Faults, *, file: str = "pictures", row: int | str | None = None
@@ -384,11 +391,14 @@ class PictureFolder:
         if path is None and not self.need_all:
             return None
         if path is None or image_id in self.doubles:
-            rule, value = f"must exist for {image_id}", "no such file"
-            if path is not None:
+            place = file, image_id if row is None else row, "picture"
+            if path is None:
+                rule = f"must exist for {image_id}"
+                problem: Problem = MissingPicture(*place, rule, "no such file", image_id, self.states_sizes)
+            else:
                 both = f"{self._relative_name(path)} and {self._relative_name(self.doubles[image_id])}"
-                rule, value = "must be the only file with its name", both
-            faults.add(Problem(file, image_id if row is None else row, "picture", rule, value), image_id)
+                problem = Problem(*place, "must be the only file with its name", both)
+            faults.add(problem, image_id)
             return None
         name = path.name if self.kind == "picture" else f"{image_id}.png"
         return PictureFile(path, name, self._relative_name(path), self.kind)
@@ -400,6 +410,10 @@ class PictureFolder:
             for image_id, row in first_rows.items()
         }
         return {image_id: picture for image_id, picture in pictures.items() if picture is not None}
+
+    def present(self, image_ids: Iterable[str]) -> dict[str, bool]:
+        """Return a dict from image id to True if the image has a picture."""
+        return {image_id: image_id in self.paths for image_id in image_ids}
 
     def warnings(self, image_ids: Iterable[str]) -> list[str]:
         """Return warnings that count unused pictures and, if `need_all` is False, images without a picture."""
@@ -426,6 +440,23 @@ def no_pictures(n_images: int, what_else: str = "") -> list[str]:
     verb = "has" if n_images == 1 else "have"
     lost = "no hash to verify a copy against" + (f" and {what_else}" if what_else else "")
     return [f"{count_text(n_images, 'image')} {verb} no picture here, so {lost}"]
+
+
+def absent_pictures(pictured: Iterable[bool], *, state_sizes: bool = False) -> list[str]:
+    """Return a warning that images of a download have no picture; [] if all have one.
+
+    With `state_sizes`, only the pictures state the sizes of images.
+    """
+    flags = list(pictured)
+    n_absent = len(flags) - sum(flags)
+    if not n_absent:
+        return []
+    verb = "has" if n_absent == 1 else "have"
+    remedy = "which states the image sizes" if state_sizes else "or withhold images in the build"
+    return [
+        f"{n_absent:,} of {count_text(len(flags), 'image')} {verb} no picture here: name the folder of the pictures, "
+        f"{remedy}"
+    ]
 
 
 def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, workers: int = 1) -> dict[str, Header]:

@@ -38,12 +38,11 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, hint
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader, SalientPoint
 from reveal_bench.masks import rasterize_polygons
-from reveal_bench.sources.boxes import count_warnings, is_synthetic, no_pictures
+from reveal_bench.sources.boxes import absent_pictures, count_warnings, is_synthetic, no_pictures
 from reveal_bench.sources.chexlocalize_files import (
     ANNOTATIONS,
     FOLDERS,
     LABELS,
-    PARTIAL,
     ChexlocalizeDownload,
     LabelRow,
     Masks,
@@ -59,7 +58,17 @@ from reveal_bench.sources.chexlocalize_files import (
     study_of,
 )
 from reveal_bench.sources.pictures import picture_size
-from reveal_bench.sources.source import DownloadProblems, Inspection, Pixels, Problem, Records, SourceData, finish
+from reveal_bench.sources.source import (
+    DownloadProblems,
+    Inspection,
+    MissingPicture,
+    Pixels,
+    Problem,
+    Records,
+    SourceData,
+    finish,
+    set_aside_lines,
+)
 from reveal_bench.words import count_text
 
 SPLITS = {"validation": "val", "test": "test"}
@@ -151,7 +160,7 @@ def _find_pictures(
     for image_id in parsed.labels if need_pictures else ():
         if image_id not in parsed.pictures:
             rule = f"must be in CheXpert/{' or '.join(FOLDERS[suffix])} when pixels are embedded"
-            problems.append(Problem(parsed.label_file, image_id, "picture", rule, "none"))
+            problems.append(MissingPicture(parsed.label_file, image_id, "picture", rule, "none", image_id))
 
 
 def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) -> list[str]:
@@ -286,6 +295,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     warnings: list[str] = []
     splits = parse_splits(download, problems, warnings, need_pictures=False)
     counts: dict[str, int] = {}
+    pictured: list[bool] = []
     for split, parsed in splits.items():
         check_sizes(parsed, problems, warnings, need_all=False)
         counts[f"{split} images"] = len(parsed.labels)
@@ -293,6 +303,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
         counts[f"{split} images with masks"] = len({image_id for image_id, _ in parsed.truth.index})
         counts[f"{split} masks"] = sum(area > 0 for area in parsed.truth.areas)
         counts[f"{split} pictures"] = len(parsed.pictures)
+        pictured += [image_id in parsed.pictures for image_id in parsed.labels]
         warnings += contradictions(split, parsed)
     synthetic = is_synthetic(root, download.annotations.glob("*.json"))
     warnings += [] if synthetic else count_warnings(counts, PUBLISHED)
@@ -303,7 +314,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
         counts=counts,
         expected=PUBLISHED,
         problems=problems,
-        warnings=[*warnings, *_passed_over(download)],
+        warnings=[*warnings, *absent_pictures(pictured), *set_aside_lines(set_aside(download))],
         synthetic=synthetic,
     )
 
@@ -366,16 +377,6 @@ def _download(root: Path, pictures: Path | None) -> ChexlocalizeDownload:
     if download is None:
         raise ArgumentError("root", f"must contain {ANNOTATIONS}/gt_segmentations_*.json", root)
     return download
-
-
-def _passed_over(download: ChexlocalizeDownload) -> list[str]:
-    counts = Counter(reason.split(",")[0] for _, reason in set_aside(download))
-    messages = {
-        f"interrupted downloads ({PARTIAL}*) are ignored": counts["interrupted download"],
-        "pickled heat maps are never opened (a pickle can run code)": counts["pickled heat map"],
-        "heat maps of a model are not read, because they are not references": counts["heat map of a model"],
-    }
-    return [f"{n:,} {what}" for what, n in messages.items() if n]
 
 
 def _patient(image_id: str) -> str:

@@ -42,6 +42,7 @@ from reveal_bench.sources.source import (
     SourceData,
     finish,
     is_synthetic,
+    set_aside_lines,
 )
 from reveal_bench.sources.study_labels import reader_labels
 from reveal_bench.tables import InputTable, TableRow, scan_table
@@ -125,7 +126,7 @@ def inspect(root: Path, *, findings: Sequence[str] = CHEXPERT_LABELS, **policy: 
         counts=tables.counts,
         expected=PUBLISHED,
         problems=tables.problems,
-        warnings=[*tables.warnings, *(f"set aside: {file}: {reason}" for file, reason in tables.set_aside)],
+        warnings=[*tables.warnings, *set_aside_lines(tables.set_aside)],
         synthetic=is_synthetic(Path(root)),
     )
 

@@ -35,7 +35,7 @@ from typing import NamedTuple, TextIO
 from reveal_bench.files import leads_out
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.pictures import picture_size
-from reveal_bench.sources.source import Problem, entries_in, folders_in
+from reveal_bench.sources.source import MissingPicture, Problem, entries_in, folders_in
 from reveal_bench.tables import TableRow, open_table
 
 Size = tuple[int, int]
@@ -58,11 +58,17 @@ DEEPEST, MOST_FOLDERS = 5, 2_000
 
 
 class ImageFault(NamedTuple):
-    """A problem of an image; the caller adds the row of the user's table."""
+    """A problem of an image; the caller adds the row of the user's table. `missing` is the image without a picture."""
 
     field: str
     rule: str
     value: str
+    missing: str = ""
+
+    def problem(self, file: str, row: int) -> Problem:
+        """Return the problem of a row of the user's table."""
+        place = file, row, self.field, self.rule, self.value
+        return MissingPicture(*place, self.missing) if self.missing else Problem(*place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,8 @@ def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[Study
             faults.append(ImageFault("picture", "must be readable", f"{error} in {image.source_path}"))
             continue
         if picture_height_width is None and need_pictures:
-            faults.append(ImageFault("picture", "must exist when pixels are embedded", f"no {image.source_path}"))
+            rule = "must exist when pixels are embedded"
+            faults.append(ImageFault("picture", rule, f"no {image.source_path}", image.dicom_id))
         elif picture_height_width is None and size is None:
             faults.append(
                 ImageFault("size", "must be stated by the metadata or the picture", f"neither for {image.source_path}")

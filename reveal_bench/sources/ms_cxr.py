@@ -43,6 +43,7 @@ from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
+    UNLESS_WITHHELD,
     BoxRow,
     Faults,
     annotate_boxes,
@@ -54,7 +55,7 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
-from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, Problem, read_document
+from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, MissingPicture, Problem, read_document
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
@@ -222,11 +223,21 @@ METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
 _COLUMN = FindingColumn("label", lambda label: (MS_CXR_FINDINGS[label],))
 
 
+def _picture_root(build: BoxBuild[list[PhraseBox]]) -> Path:
+    root, pictures = build.root, build.pictures
+    return Path(pictures) if pictures is not None else root if root.is_dir() else root.parent
+
+
+def _pictured(build: BoxBuild[list[PhraseBox]]) -> dict[str, bool]:
+    pictures = _pictures(build.parsed, _picture_root(build), build.faults, need_all=False)
+    return {row.image_id: row.image_id in pictures for row in build.parsed}
+
+
 def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
-    rows, root, pictures = build.parsed, build.root, build.pictures
-    if build.pixels == "embed" and pictures is None:
-        raise ArgumentError("pictures", "must name the MIMIC-CXR-JPG folder when pixels are embedded", "None")
-    place = Path(pictures) if pictures is not None else root if root.is_dir() else root.parent
+    rows = build.parsed
+    if build.pixels == "embed" and build.pictures is None:
+        raise ArgumentError("pictures", f"must name the MIMIC-CXR-JPG folder{UNLESS_WITHHELD}", "None", ("pixels",))
+    place = _picture_root(build)
     images = _pictures(rows, place, build.faults, need_all=build.pixels == "embed")
     views = _read_views(place, {row.image_id for row in rows}, build.faults, build.warnings)
     build.settle()
@@ -281,7 +292,8 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
         path = next((place for place in places if place.is_file() and not leads_out(place)), None)
         if path is None and need_all:
             rule = f"must exist for {row.image_id}"
-            faults.add(Problem(row.file, row.line, "picture", rule, f"no file {tail}"), row.image_id)
+            missing = MissingPicture(row.file, row.line, "picture", rule, f"no file {tail}", row.image_id)
+            faults.add(missing, row.image_id)
         elif path is not None:
             pictures[row.image_id] = PictureFile(path, path.name, path.relative_to(root).as_posix())
     return pictures
@@ -346,6 +358,7 @@ SOURCE = BoxSource(
     find=lambda root: find_files(root, PATTERNS),
     parse=read_rows,
     count=_counts,
+    pictured=_pictured,
     make=_make,
 )
 detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

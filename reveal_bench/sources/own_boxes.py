@@ -98,7 +98,9 @@ class _Own:
     def source(self) -> BoxSource[OwnTables]:
         """This source as a :class:`BoxSource`."""
         needs = f"{MAPPING_NAME} with the key `boxes`"
-        return BoxSource("own-boxes", needs, {}, self.find, self.parse, OwnTables.counts, self.make)
+        return BoxSource(
+            "own-boxes", needs, {}, self.find, self.parse, OwnTables.counts, self.pictured, self.make, True
+        )
 
     def find(self, root: Path) -> dict[str, Path]:
         """Return files by role: the mapping, and the tables that it names, found beside the mapping or in `root`."""
@@ -115,6 +117,10 @@ class _Own:
     def parse(self, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
         """Return the parsed tables of boxes and images."""
         return read_tables(read_box_mapping(files["mapping"]), files, faults, warnings)
+
+    def pictured(self, build: BoxBuild[OwnTables]) -> dict[str, bool]:
+        """Return a dict from the name of an image in the tables to True if it has a picture."""
+        return _films(build)[0].present(build.parsed.images)
 
     def make(self, build: BoxBuild[OwnTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
         """Return (splits, extra tables) from the tables and pictures."""
@@ -202,14 +208,14 @@ def detect(root: Path) -> float:
 
 
 def inspect(root: Path, *, mapping: Path | None = None, pictures: Path | None = None, workers: int = 1) -> Inspection:
-    """Count the entries of the tables and list their problems; `pictures` and `workers` are ignored.
+    """Count the entries of the tables and their pictures, and list problems.
 
     Raises
     ------
     ValueError
         If the mapping is missing or has problems, all of which the message lists.
     """
-    return _Own(mapping).source.inspect(root)
+    return _Own(mapping).source.inspect(root, pictures=pictures, workers=workers)
 
 
 def read(
@@ -249,9 +255,9 @@ def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]
     """Return (pictures, headers of DICOM pictures), both by the name that the table uses for the image."""
     place = build.root if build.pictures is None else Path(build.pictures)
     is_by_uid = build.parsed.mapping.matches == "SOPInstanceUID"
-    films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True, by_path=is_by_uid)
+    films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True, by_path=is_by_uid, states_sizes=True)
     if not films.paths:
-        return PictureFolder.below(place, SUFFIXES), {}
+        return PictureFolder.below(place, SUFFIXES, states_sizes=True, may_be_empty=build.is_inspection), {}
     names = set(films.paths)
     if not is_by_uid and build.parsed.mapping.images != PICTURED:
         names &= build.parsed.images.keys()

@@ -55,7 +55,7 @@ from reveal_bench.sources.boxes import (
     xyxy_to_xywh,
 )
 from reveal_bench.sources.pictures import open_picture, picture_size
-from reveal_bench.sources.source import Extra, FindingColumn, Problem, read_json
+from reveal_bench.sources.source import Extra, FindingColumn, MissingPicture, Problem, read_json
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -165,7 +165,8 @@ class PngSource:
             If there are no PNG files; the message says how to join the parts of an archive.
         """
         try:
-            return cls(PictureFolder.below(root, [".png"], kind="png16", skip=[EARLIER]), {}, root)
+            films = PictureFolder.below(root, [".png"], kind="png16", skip=[EARLIER], states_sizes=True)
+            return cls(films, {}, root)
         except ValueError:
             members = _members(root)
             if members:
@@ -195,7 +196,9 @@ class PngSource:
             return PictureFile(path, name, f"{path.relative_to(self.root).as_posix()}!{member}", "png16", member)
         if self.films is not None and study.image_id in self.films.paths:
             return self.films.picture(study.image_id, faults)
-        faults.add(study.problem("ImageID", "must have a picture", f"no file {name}"), study.image_id)
+        place = study.file, study.number, "ImageID"
+        missing = MissingPicture(*place, "must have a picture", f"no file {name}", study.image_id, states_size=True)
+        faults.add(missing, study.image_id)
         return None
 
 
@@ -357,9 +360,22 @@ SECOND_READER = "2"
 _COLUMN = FindingColumn("labels", lambda label: FINDINGS_OF.get(label, ()))
 
 
+def _picture_root(build: BoxBuild[list[PadchestStudy]]) -> Path:
+    return build.pictures if build.pictures is not None else build.files["reports"].parent
+
+
+def _pictured(build: BoxBuild[list[PadchestStudy]]) -> dict[str, bool]:
+    try:
+        pictures = PngSource.below(_picture_root(build))
+    except ArgumentError:  # no PNG file
+        return dict.fromkeys((study.image_id for study in build.parsed), False)
+    names = pictures.members if pictures.films is None else pictures.films.paths
+    return {study.image_id: study.image_id in names for study in build.parsed}
+
+
 def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     studies, faults = build.parsed, build.faults
-    pictures = PngSource.below(build.pictures if build.pictures is not None else build.files["reports"].parent)
+    pictures = PngSource.below(_picture_root(build))
     splits: dict[str, list[LocalizationRecord]] = {split: [] for split in SPLITS}
     rows: list[dict[str, Any]] = []
     for study in studies:
@@ -485,6 +501,8 @@ SOURCE = BoxSource(
     find=find_tables,
     parse=read_studies,
     count=_counts,
+    pictured=_pictured,
     make=_make,
+    pictures_state_sizes=True,
 )
 detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

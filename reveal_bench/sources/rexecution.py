@@ -35,7 +35,7 @@ from reveal_bench.findings import hint
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import CATEGORIES, RUBRIC, ReferenceBox, TaskRecord
 from reveal_bench.kinds.tasks.rows import rating_row, ratings_features
-from reveal_bench.sources.boxes import is_synthetic, no_pictures
+from reveal_bench.sources.boxes import absent_pictures, is_synthetic, no_pictures
 from reveal_bench.sources.mimic_cxr_jpg import (
     ImageFault,
     MimicStudy,
@@ -86,6 +86,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     root = Path(root)
     parsed = _parse(root, pictures, need_pictures=False)
     tree = {f"mimic {role}": path for role, path in tree_files(parsed.tree).items()} if parsed.tree else {}
+    pictured = [image.picture is not None for images in parsed.images.values() for image in images]
     files = {TASKS: parsed.task_file, RATINGS: parsed.rating_file, **tree}
     return Inspection(
         source="rexecution",
@@ -93,7 +94,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
         files={role: _shown(path, root) for role, path in files.items() if path is not None},
         counts=_counts(parsed),
         problems=parsed.problems,
-        warnings=[*parsed.warnings, *_notes(parsed)],
+        warnings=[*parsed.warnings, *absent_pictures(pictured), *_notes(parsed)],
         synthetic=is_synthetic(root, parsed.own_files),
     )
 
@@ -234,7 +235,7 @@ def _check_studies(parsed: _ParsedFiles, *, need_pictures: bool) -> None:
         of_task = [*_study_faults(task, parsed.studies), *_box_faults(task, _images(task, parsed))]
         for column, study_id in _named_studies(task):
             of_task += [fault._replace(field=f"{column}: {fault.field}") for fault in faults.get(study_id, ())]
-        parsed.problems += [Problem(_name(parsed.task_file), task.line, *fault) for fault in of_task]
+        parsed.problems += [fault.problem(_name(parsed.task_file), task.line) for fault in of_task]
 
 
 def _named_studies(task: TaskLine) -> list[tuple[str, str]]:

@@ -51,19 +51,49 @@ SHOWN = 50
 """Number of problems in the message of a :class:`BuildError`; the attribute `problems` has all problems."""
 
 
+FEW_MISSING = 3
+"""Number of missing pictures up to which the message of a :class:`BuildError` has a line for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPicture(Problem):
+    """The problem of an image that has no picture in the download.
+
+    Attributes
+    ----------
+    image : id of the image, or name of its picture
+    states_size : True if only the picture states the image's size, so that builds that withhold images also need it
+    """
+
+    image: str = ""
+    states_size: bool = False
+
+
 class BuildError(ValueError):
     """The error of a build; `problems` lists all problems, the message only the first :data:`SHOWN`.
 
-    `warnings` contains further messages for the user, such as which files were set aside.
+    Many missing pictures are one line of the message. `warnings` contains further messages for the user, such as which
+    files were set aside.
     """
 
     def __init__(self, problems: Iterable[Problem], *, hint: str | None = None, warnings: Sequence[str] = ()) -> None:
         self.problems, self.warnings = list(problems), list(warnings)
-        lines = [str(problem) for problem in self.problems[:SHOWN]]
-        if len(self.problems) > SHOWN:
-            lines.append(f"... and {len(self.problems) - SHOWN} more")
-        count = count_text(len(self.problems), "problem")
-        super().__init__("\n".join([f"{count}:", *lines, *([hint] if hint else [])]))
+        lines = problem_lines(self.problems)
+        if len(lines) > SHOWN:
+            lines[SHOWN:] = [f"... and {len(lines) - SHOWN} more"]
+        is_one_line = len(lines) == 1 < len(self.problems)
+        count = [] if is_one_line else [f"{count_text(len(self.problems), 'problem')}:"]
+        super().__init__("\n".join([*count, *lines, *([hint] if hint else [])]))
+
+
+def problem_lines(problems: Sequence[Problem]) -> list[str]:
+    """Return a line for each problem, but one for all missing pictures if they are many."""
+    missing = list(dict.fromkeys(problem.image for problem in problems if isinstance(problem, MissingPicture)))
+    if len(missing) <= FEW_MISSING:
+        return [str(problem) for problem in problems]
+    first = ", ".join(missing[:FEW_MISSING])
+    others = [str(problem) for problem in problems if not isinstance(problem, MissingPicture)]
+    return [f"{len(missing):,} images have no picture here: {first}, ...", *others]
 
 
 class DownloadProblems(list[Problem]):
@@ -297,6 +327,22 @@ def is_synthetic(root: Path) -> bool:
     return ((root if root.is_dir() else root.parent) / SYNTHETIC_MARKER).exists()
 
 
+def set_aside_lines(set_aside: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each reason why files were set aside, with the first file and the number of further files.
+
+    Examples
+    --------
+    >>> set_aside_lines([("a.pkl", "a heat map"), ("b.txt", "notes"), ("c.pkl", "a heat map")])
+    ['set aside: a.pkl and 1 more file: a heat map', 'set aside: b.txt: notes']
+    """
+    files: dict[str, list[str]] = {}
+    for file, reason in set_aside:
+        files.setdefault(reason, []).append(file)
+    first = {reason: own[0] if len(own) == 1 else f"{own[0]} and {count_text(len(own) - 1, 'more file')}"
+             for reason, own in files.items()}  # fmt: skip
+    return [f"set aside: {name}: {reason}" for reason, name in first.items()]
+
+
 def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> None:
     """Raise one error with all `problems`, or turn them into warnings if `keep_going`; `problems` is emptied.
 
@@ -308,4 +354,4 @@ def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) ->
     raised, problems[:] = list(problems), []
     if raised and not keep_going:
         raise BuildError(raised, warnings=warnings)
-    warnings.extend(f"left out: {problem}" for problem in raised)
+    warnings.extend(f"left out: {line}" for line in problem_lines(raised))

@@ -229,6 +229,10 @@ class _SplitTables:
     download: VindrTables
     tables: dict[str, dict[str, ImageRows]]
 
+    def first_rows(self) -> dict[str, BoxRow]:
+        """Return a dict from image id to the image's first row."""
+        return {image_id: image.first for images in self.tables.values() for image_id, image in images.items()}
+
 
 def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _SplitTables:
     download = VindrTables(files)
@@ -247,11 +251,16 @@ def _counts(parsed: _SplitTables) -> dict[str, int]:
 _COLUMN = FindingColumn("labels", lambda label: (LABELS[label],), may_be_empty=True)
 
 
+def _films(build: BoxBuild[_SplitTables]) -> PictureFolder:
+    place = build.pictures if build.pictures is not None else build.root
+    return PictureFolder.below(place, SUFFIXES, kind="dicom", states_sizes=True, may_be_empty=build.is_inspection)
+
+
 def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables, faults, warnings = build.parsed.tables, build.faults, build.warnings
     _check_splits(tables, faults)
-    films = PictureFolder.below(build.pictures if build.pictures is not None else build.root, SUFFIXES, kind="dicom")
-    first_rows = {image_id: image.first for images in tables.values() for image_id, image in images.items()}
+    films = _films(build)
+    first_rows = build.parsed.first_rows()
     pictures = films.pictures_of(first_rows, faults)
     headers = dicom_headers(pictures, faults, workers=build.workers)
     splits: dict[str, list[LocalizationRecord]] = {}
@@ -391,6 +400,8 @@ SOURCE = BoxSource(
     find=find_tables,
     parse=_parse,
     count=_counts,
+    pictured=lambda build: _films(build).present(build.parsed.first_rows()),
     make=_make,
+    pictures_state_sizes=True,
 )
 detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -173,7 +173,10 @@ def test_a_missing_picture_is_a_problem_only_if_embedded(
 def test_no_picture_at_all(tmp_path: Path) -> None:
     (tmp_path / "list.csv").touch()
     for root in (tmp_path, tmp_path / "list.csv"):
-        with pytest.raises(ValueError, match=f"`pictures` must contain .png files, got none below {tmp_path}$"):
+        with pytest.raises(
+            ValueError,
+            match=f"`pictures` must contain .png files unless `pixels` is withhold, got none below {tmp_path}$",
+        ):
             gallery_of(root, None, [".png"], pixels="embed")
         with pytest.raises(ValueError, match=r"`pictures` must contain .png files"):
             gallery_of(root, tmp_path, [".png"], pixels="withhold")

@@ -174,7 +174,7 @@ def test_what_can_be_wrong_with_the_json_file(tmp_path: Path, text: str, problem
 
 
 def test_the_twin_has_pictures_views_and_phrases(twin: Path) -> None:
-    inspection = ms_cxr.inspect(twin)
+    inspection = ms_cxr.inspect(twin, pictures=twin / "pictures")
     assert inspection.synthetic
     assert (list(inspection.problems), list(inspection.warnings)) == ([], [])
     assert set(inspection.files) == {"boxes", "coco"}
@@ -243,7 +243,7 @@ def test_arguments(tmp_path: Path) -> None:
         ms_cxr.read(tmp_path)
     write(tmp_path, HEADS + line())
     with pytest.raises(
-        ValueError, match="`pictures` must name the MIMIC-CXR-JPG folder when pixels are embedded, got None"
+        ValueError, match="`pictures` must name the MIMIC-CXR-JPG folder unless `pixels` is withhold, got None"
     ):
         ms_cxr.read(tmp_path)
     assert ms_cxr.detect(tmp_path / "MS_CXR_Local_Alignment_v1.1.0.csv") == 1

@@ -133,5 +133,7 @@ def test_the_twin_has_a_patient_with_two_images_and_a_test_image(twin: Path) -> 
 def test_arguments(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"`root` must contain stage_2_train_labels.csv, got "):
         rsna_pneumonia.read(tmp_path)
-    with pytest.raises(ValueError, match=r"`pictures` must contain .dcm files, got none below "):
+    with pytest.raises(
+        ValueError, match=r"`pictures` must contain .dcm files unless `pixels` is withhold, got none below "
+    ):
         rsna_pneumonia.read(write(tmp_path))
