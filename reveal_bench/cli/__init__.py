@@ -36,6 +36,7 @@ from reveal_bench.cli import (
     saliency,
     score,
 )
+from reveal_bench.cli.inputs import check_inputs
 from reveal_bench.version import __version__
 
 app = typer.Typer(
@@ -110,7 +111,6 @@ def _named(command: CommandInfo) -> CommandInfo:
 
 
 REMEDIES = {
-    "pictures": "give --pictures FOLDER, or --images withhold to build without them",
     "id_key": "give --id-key FILE: a secret key from which ids are made; a missing file is created",
     "mapping": "give --mapping FILE",
     "readers_are": "--fixed-readers makes readers 'fixed', --fixed-cases cases; give at most one of the two",
@@ -138,6 +138,8 @@ def _options() -> dict[str, str]:
     for name, ours in (("bench", "folder"), ("predictions", "file"), ("source", "file"), ("rows", "table")):
         if ours in options:
             options.setdefault(name, options[ours])
+    if "pictures" in options and "images" in options:
+        options["pixels"] = options["images"]
     return options | ({"n_resamples": options["resamples"]} if "resamples" in options else {})
 
 
@@ -183,6 +185,8 @@ app.command()(analyses.readings)
 app.command(name="plan-readers")(analyses.plan_readers)
 app.add_typer(curate.app, name="curate", short_help="Make and refresh a benchmark of studies and reports.")
 for command in (*app.registered_commands, *curate.app.registered_commands):
+    assert command.callback is not None
+    command.callback = check_inputs(command.callback)
     help_text = inspect.getdoc(command.callback) or ""
     command.short_help = " ".join(
         help_text.partition("\n\n")[0].split()

@@ -12,6 +12,7 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.inputs import OUTPUT, require_files
 from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
@@ -29,10 +30,12 @@ from reveal_bench.cli.score import thresholds_of
 Tables = Annotated[
     Path | None,
     typer.Option("--out", help="Folder for tables (CSV) and figures (SVG, PNG); replaces earlier ones."),
+    OUTPUT,
 ]
 ReaderNames = Annotated[
     list[Path] | None,
     typer.Option(help="Findings: a reader of the folder or a reader's file, to compare with ROC curves; repeatable."),
+    OUTPUT,  # names of readers are no files
 ]
 
 
@@ -121,6 +124,7 @@ def reader_inputs(readers: Sequence[Path] | None) -> dict[str, Path | None]:
     from reveal_bench.tables import TABLE_SUFFIXES
 
     files = [one for one in readers or () if one.exists() or one.suffix in TABLE_SUFFIXES]
+    require_files(*files)
     named: dict[str, Path | None] = {str(one): None for one in readers or () if one not in files}
     return named | {name_of(one, "reader"): one for one in files}
 
@@ -142,7 +146,7 @@ def shapes(
     missing: Missing = None,
     scale: Annotated[FeatureScale, typer.Option(help="How features are scaled.")] = "minmax",
     score_scale: Annotated[FeatureScale, typer.Option(help="How the scores of a finding are scaled.")] = "raw",
-    out: Annotated[Path | None, typer.Option(help="Folder for tables (CSV) and the figure (SVG, PNG).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for tables (CSV) and the figure (SVG, PNG)."), OUTPUT] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -186,7 +190,6 @@ def readers(
         typer.Argument(
             help="Table with one row per reader, case and modality; columns: reader, case, modality, score, truth, "
             "patient.",
-            exists=True,
             dir_okay=False,
             show_default=False,
         ),
@@ -267,7 +270,6 @@ def agreement(
         typer.Argument(
             help="Table with one row per reader and case; columns: reader, case, score, optionally patient and "
             "finding.",
-            exists=True,
             dir_okay=False,
             show_default=False,
         ),
@@ -328,7 +330,6 @@ def plan_readers(
         Path | None,
         typer.Argument(
             help="Table of readings of a pilot study, as for `readers`; omit with --component.",
-            exists=True,
             dir_okay=False,
             show_default=False,
         ),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import AllowMissing, AsJson, PredictionFile
 from reveal_bench.files import file_sha256
 from reveal_bench.words import with_interval
@@ -112,7 +113,7 @@ def withdraw(
 def receipt(
     submission_id: SubmissionId,
     url: Url,
-    out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.", show_default=False), OUTPUT],
     version: Annotated[str | None, typer.Option(help="Benchmark version; by default the newest.")] = None,
     final: Annotated[
         bool, typer.Option("--final", help="Fetch the receipt of the final scores, once announced.")

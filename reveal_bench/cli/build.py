@@ -17,6 +17,7 @@ import typer
 
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import Seed
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ SourceName = Annotated[
     str | None,
     typer.Option(help="Source of the download, or its `phantom` style; by default detected from the files."),
 ]
-Mapping = Annotated[Path | None, typer.Option(help="YAML file that assigns a meaning to each column.", exists=True)]
-Pictures = Annotated[Path | None, typer.Option(help="Folder of the images, if they are elsewhere.", exists=True)]
+Mapping = Annotated[Path | None, typer.Option(help="YAML file that assigns a meaning to each column.")]
+Pictures = Annotated[Path | None, typer.Option(help="Folder of the images, if they are elsewhere.")]
 Secondary = Annotated[
     bool | None,
     typer.Option("--include-secondary", help="Accept secondary captures as radiographs (DICOM sources)."),
@@ -40,7 +41,7 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Number of processes; b
 
 KEEP_GOING = "--keep-going omits rows with problems; repeating the command continues where it stopped"
 SHOWN = 20
-"""Number of set-aside files to print; the log lists all."""
+"""Number of lines about set-aside files to print; the log lists all files."""
 
 
 Blank = Annotated[
@@ -52,7 +53,7 @@ Uncertain = Annotated[
 
 
 def phantom(
-    out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False)],
+    out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False), OUTPUT],
     style: Annotated[
         str, typer.Option(help="Layout to imitate: chexlocalize, reveal-cxr, rexecution, ...")
     ] = "chexlocalize",
@@ -64,11 +65,12 @@ def phantom(
     long_side: Annotated[int, typer.Option(help="Longer side of an image in pixels; 2828 in the original.")] = 2828,
     pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or write only their annotations.")] = True,
     anatomy: Annotated[
-        Path | None, typer.Option(help="Also write contours of organs to this file (JSONL), for `report`.")
+        Path | None, typer.Option(help="Also write contours of organs to this file (JSONL), for `report`."), OUTPUT
     ] = None,
     counterfactuals: Annotated[
         Path | None,
         typer.Option(help="Also write images with one finding removed to this folder, for `run --control`."),
+        OUTPUT,
     ] = None,
 ) -> None:
     """Write a synthetic download in the layout of a real one: images, masks, readers, headers, typical pitfalls."""
@@ -146,7 +148,7 @@ def inspect(
 
 def build(
     root: Root,
-    out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False), OUTPUT],
     source: SourceName = None,
     task: Annotated[
         str | None,
@@ -164,10 +166,14 @@ def build(
     blank: Blank = None,
     uncertain: Uncertain = None,
     id_key: Annotated[
-        Path | None, typer.Option(help="File with the secret key for ids (DICOM sources); created if missing.")
+        Path | None,
+        typer.Option(help="File with the secret key for ids (DICOM sources); created if missing."),
+        OUTPUT,
     ] = None,
     holdout: Annotated[
-        Path | None, typer.Option(help="Private folder for the holdout's references; without it, no holdout.")
+        Path | None,
+        typer.Option(help="Private folder for the holdout's references; without it, no holdout."),
+        OUTPUT,
     ] = None,
     holdout_fraction: Annotated[float, typer.Option(help="Proportion of the split's patients in the holdout.")] = 0.5,
     holdout_split: Annotated[
@@ -222,10 +228,12 @@ def build(
         Path | None, typer.Option(help="Dataset card instead of the source's: see docs/sources.md.")
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(help="Write all problems and set-aside files to this file (JSONL).")
+        Path | None, typer.Option(help="Write all problems and set-aside files to this file (JSONL)."), OUTPUT
     ] = None,
     id_table: Annotated[
-        Path | None, typer.Option(help="Private CSV file to write with the new ids of studies, images and patients.")
+        Path | None,
+        typer.Option(help="Private CSV file to write with the new ids of studies, images and patients."),
+        OUTPUT,
     ] = None,
 ) -> None:
     """Turn a download into a Hugging Face dataset folder, with a private holdout on request.
@@ -315,7 +323,7 @@ def build(
     except BuildError as error:
         _write_log(log, error.problems, source_data)
         terminal.warn(error.warnings if source_data is None else source_data.warnings)
-        raise BuildError(error.problems, hint=KEEP_GOING) from None
+        raise BuildError(error.problems, hint=_remedies(error.problems)) from None
     _write_log(log, build_log.left_out, source_data, build_log.films)
     if id_table is not None:
         _write_ids(id_table, source_data)
@@ -330,6 +338,17 @@ def build(
     public = [split for split, facts in info.splits.items() if facts["references"] != "private"]
     load = f'; load it with datasets.load_dataset("{out}", split="{public[0]}")' if public else ""
     typer.echo(f"wrote {out}{load}")
+
+
+def _remedies(problems: Iterable[Problem]) -> str:
+    """Return the options with which a build can go on without repairing these problems."""
+    from reveal_bench.sources.source import MissingPicture
+
+    missing = [problem for problem in problems if isinstance(problem, MissingPicture)]
+    if not missing:
+        return KEEP_GOING
+    withhold = "" if any(problem.states_size for problem in missing) else ", or --images withhold to build without them"
+    return f"give --pictures FOLDER with the missing pictures{withhold}\n{KEEP_GOING}"
 
 
 def _fused(source_data: SourceData, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
@@ -433,11 +452,13 @@ def _asks(text: str | None) -> Any:
 
 
 def _tell(source_data: SourceData, build_log: Any) -> None:
+    from reveal_bench.sources.source import set_aside_lines
+
     if build_log.resumed:
         typer.echo(f"{build_log.resumed:,} records had been finished by an earlier run", err=True)
-    aside = [f"set aside: {file}: {reason}" for file, reason in source_data.set_aside]
+    aside = set_aside_lines(source_data.set_aside)
     if len(aside) > SHOWN:
-        aside[SHOWN:] = [f"set aside: {len(aside) - SHOWN:,} more files (--log lists all of them)"]
+        aside[SHOWN:] = [f"set aside: files for {len(aside) - SHOWN:,} more reasons (--log lists all files)"]
     left_out = [f"left out: {problem}" for problem in build_log.left_out]
     terminal.warn([*source_data.warnings, *aside, *left_out, *_film_warnings(build_log.films)])
 

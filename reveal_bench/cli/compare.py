@@ -13,6 +13,7 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.analyses import ReaderNames, reader_inputs
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
@@ -70,6 +71,7 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for tables (CSV) and figures (SVG, PNG) of --relative.", show_default=False),
+        OUTPUT,
     ] = None,
     own_thresholds: OwnThresholds = False,
     allow_missing: AllowMissing = False,

@@ -13,6 +13,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json, read_key
 from reveal_bench.cli.build import Blank, Uncertain
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import Folder, Split
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ ExchangeForm = Literal["table", "coco", "cvat", "label-studio", "fiftyone", "dic
 
 def convert(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="New folder to write; with --from, prediction file to write.")],
+    out: Annotated[Path, typer.Option(help="New folder to write; with --from, prediction file to write."), OUTPUT],
     split: Split = None,
     to: Annotated[ExchangeForm | None, typer.Option(help="Form to write.", show_default=False)] = None,
     form: Annotated[
@@ -39,17 +40,15 @@ def convert(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--file", help="File or folder to read, with --from; of a folder of tables, each CSV.", exists=True
-        ),
+        typer.Option("--file", help="File or folder to read, with --from; of a folder of tables, each CSV."),
     ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.", exists=True)
+        Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.")
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Also write the images, with --to.")] = True,
     reader: Annotated[str | None, typer.Option(help="Reader whose drawings, labels or rows are converted.")] = None,
     instances: Annotated[
-        Path | None, typer.Option(help="COCO file that names images and categories, with --from table.", exists=True)
+        Path | None, typer.Option(help="COCO file that names images and categories, with --from table.")
     ] = None,
     categories: Annotated[
         list[str] | None,
@@ -183,7 +182,7 @@ def export(
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder that made the predictions (claim, tripod-llm).")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write in the registry's layout (every-eval-ever).")
+        Path | None, typer.Option(help="Folder to write in the registry's layout (every-eval-ever)."), OUTPUT
     ] = None,
     predictions: Annotated[
         Path | None,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, check_outside_datasets, prices_of
 from reveal_bench.cli.report import labelled
 from reveal_bench.files import write_whole
@@ -121,12 +122,8 @@ StudyKey = Annotated[str, typer.Option(help="DICOM header field of the study ids
 @app.command()
 def extract(
     folder: Curation,
-    reports: Annotated[
-        Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).", exists=True)
-    ] = None,
-    suggestions: Annotated[
-        Path | None, typer.Option(help="Table of existing labels, instead of --reports.", exists=True)
-    ] = None,
+    reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
+    suggestions: Annotated[Path | None, typer.Option(help="Table of existing labels, instead of --reports.")] = None,
     study: Study = "study",
     patient: Patient = "patient",
     report: ReportColumn = None,
@@ -363,7 +360,7 @@ def refresh(
 @app.command()
 def candidates(
     folder: Curation,
-    reports: Annotated[Path, typer.Option(help="Table of reports, as for `extract`.", show_default=False, exists=True)],
+    reports: Annotated[Path, typer.Option(help="Table of reports, as for `extract`.", show_default=False)],
     model: Model = None,
     endpoint: Endpoint = None,
     n: Annotated[int, typer.Option("--candidates", min=1, help="Number of tasks to draft per study.")] = 5,
@@ -523,7 +520,7 @@ def draft_ratings(
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
     ratings: Annotated[Path, typer.Option(help="Table of readers' ratings for at least some answers.")],
-    out: Annotated[Path, typer.Option(help="Private folder for drafts, agreement and the model's replies.")],
+    out: Annotated[Path, typer.Option(help="Private folder for drafts, agreement and the model's replies."), OUTPUT],
     model: Model = None,
     endpoint: Endpoint = None,
     split: Annotated[str | None, typer.Option(help="Split with references; by default the runs' split.")] = None,

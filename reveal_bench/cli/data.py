@@ -20,6 +20,7 @@ import typer
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.build import cores
 from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, tasks_of
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import AsJson, Folder
 from reveal_bench.words import count_text
 
@@ -89,7 +90,9 @@ def diff(
 def attach(
     folder: Folder,
     root: Annotated[Path, typer.Argument(help="Your own download of the source's images.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Dataset folder to write, with embedded images.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="Dataset folder to write, with embedded images.", show_default=False), OUTPUT
+    ],
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Omit images that are missing or do not match, and list them.")
     ] = False,

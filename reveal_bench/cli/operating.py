@@ -9,6 +9,7 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import (
     AsJson,
     Findings,
@@ -54,7 +55,7 @@ def tune(
         ),
     ] = None,
     metadata: Annotated[
-        Path | None, typer.Option(help="submission.json to write; by default the one beside the file.")
+        Path | None, typer.Option(help="submission.json to write; by default the one beside the file."), OUTPUT
     ] = None,
     form: Format = None,
     as_json: AsJson = False,

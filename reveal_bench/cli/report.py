@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.inputs import OUTPUT, require_files
 from reveal_bench.cli.output import Findings, Folder, Missing, Resamples, Seed, Split, Subset, check_outside_datasets
 
 Anatomy = Annotated[Path | None, typer.Option(help="Contours of organs in every image (JSONL).")]
@@ -21,7 +22,7 @@ def misses(
         list[str], typer.Argument(help="Run folders and prediction files, as LABEL=PATH.", show_default=False)
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="New private folder for images, and for the models' names.")],
+    out: Annotated[Path, typer.Option(help="New private folder for images, and for the models' names."), OUTPUT],
     split: Annotated[str | None, typer.Option(help="Split with references; by default the runs' split.")] = None,
     anatomy: Anatomy = None,
     most: Annotated[int, typer.Option(min=1, help="Maximum number of misses to read per model and finding.")] = 50,
@@ -78,6 +79,7 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(help="Output folder; for a dataset also an HTML file, by default `<folder>-report.html`."),
+        OUTPUT,
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Split with references; by default all, or the runs' split.")
@@ -168,10 +170,17 @@ def report(
 
 
 def labelled(argument: str) -> tuple[str, Path]:
-    """Return (label, path) from LABEL=PATH, or an empty label and PATH; a path may contain an equals sign."""
+    """Return (label, path) from LABEL=PATH, or an empty label and PATH; a path may contain an equals sign.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the path does not exist.
+    """
     label, sign, path = argument.partition("=")
     if not sign or Path(argument).exists():
-        return "", Path(argument)
+        label, path = "", argument
+    require_files(Path(path))
     return label, Path(path)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import (
     Endpoint,
     Folder,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 AskedSplit = Annotated[str, typer.Option("--split", help="Split whose questions are asked.", show_default=False)]
-RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write or resume.", show_default=False)]
+RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write or resume.", show_default=False), OUTPUT]
 PromptStyle = Annotated[
     Literal["zero-shot", "chain-of-thought", "few-shot"], typer.Option("--prompt", help="Style of the prompt.")
 ]
@@ -69,7 +70,7 @@ def run(
     model: Annotated[
         str | None, typer.Option(help="Model: openai/gpt-5, anthropic/..., or its name at --endpoint.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder to write or resume.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder to write or resume.", show_default=False), OUTPUT] = None,
     label: Annotated[str | None, typer.Option(help="Published name of the model; by default --model.")] = None,
     endpoint: Endpoint = None,
     prompt: PromptStyle = "zero-shot",
@@ -123,7 +124,7 @@ def run(
     ] = False,
     organization: Organization = "not stated",
     dry_run: Annotated[
-        Path | None, typer.Option(help="Send nothing; write all messages and images to this new folder.")
+        Path | None, typer.Option(help="Send nothing; write all messages and images to this new folder."), OUTPUT
     ] = None,
 ) -> None:
     """Ask a multimodal model all questions of a split, and write its predictions, replies and cost.
@@ -364,7 +365,7 @@ def import_inspect(
 def export_lmms(
     folder: Folder,
     split: AskedSplit,
-    out: Annotated[Path, typer.Option(help="New folder for the task files.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="New folder for the task files.", show_default=False), OUTPUT],
     prompt: PromptStyle = "zero-shot",
     answer: Answer = None,
     grid: GridSize = None,
@@ -418,9 +419,7 @@ def import_lmms(
 
 
 def import_replies(
-    replies: Annotated[
-        Path, typer.Argument(help="Table (CSV, TSV, JSONL) of ids and replies.", show_default=False, exists=True)
-    ],
+    replies: Annotated[Path, typer.Argument(help="Table (CSV, TSV, JSONL) of ids and replies.", show_default=False)],
     folder: Folder,
     split: AskedSplit,
     model: Annotated[str, typer.Option(help="Published name of the model.", show_default=False)],

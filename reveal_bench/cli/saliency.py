@@ -10,6 +10,7 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import AsJson, Folder, Format, Split, numbers_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def saliency(
     maps: Annotated[Path, typer.Argument(help="Folder of heat maps: <image>_<finding>.npy ...", show_default=False)],
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False), OUTPUT],
     split: Split = None,
     threshold: Annotated[
         str,

@@ -11,6 +11,7 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json
+from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
@@ -48,7 +49,7 @@ def baseline(
         Literal["chance", "location-prior", "human"], typer.Argument(help="Which baseline.", show_default=False)
     ],
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False), OUTPUT],
     split: Split = None,
     fit_split: Annotated[str, typer.Option(help="Split that location-prior learns from.")] = "released",
     seed: Seed = 0,
@@ -176,13 +177,16 @@ def score(
     form: Format = None,
     as_json: AsJson = False,
     wide: Wide = False,
-    rows: Annotated[Path | None, typer.Option(help="Also write scores per case to this Parquet file.")] = None,
+    rows: Annotated[Path | None, typer.Option(help="Also write scores per case to this Parquet file."), OUTPUT] = None,
     pixels: Annotated[
-        Path | None, typer.Option(help="Also write precision, recall, specificity and NPV of pixels to this CSV file.")
+        Path | None,
+        typer.Option(help="Also write precision, recall, specificity and NPV of pixels to this CSV file."),
+        OUTPUT,
     ] = None,
     boundaries: Annotated[
         Path | None,
         typer.Option(help="Also write Dice and boundary agreement of masks (NSD, HD95) to this CSV file."),
+        OUTPUT,
     ] = None,
     box_accuracy: Annotated[
         Path | None,
@@ -190,7 +194,7 @@ def score(
     ] = None,
     metadata: Metadata = None,
     compat: Annotated[Compat | None, typer.Option(help="Also write the tables of a paper's published code.")] = None,
-    tables: Annotated[Path | None, typer.Option(help="Folder for the tables of --compat.")] = None,
+    tables: Annotated[Path | None, typer.Option(help="Folder for the tables of --compat."), OUTPUT] = None,
     human: Annotated[bool, typer.Option("--human", help="Name the tables as for the human benchmark.")] = False,
 ) -> None:
     """Score a prediction file locally: every metric per finding and as macro mean, with 95% intervals."""

@@ -213,8 +213,10 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
 
     Raises
     ------
+    FileNotFoundError
+        If a file does not exist.
     ValueError
-        If a file is missing or a name is given twice.
+        If it is no file, or a name is given twice.
     """
     files: dict[str, Path] = {}
     for text in texts:
@@ -222,6 +224,8 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
         path = Path(file)
         name = name or path.stem
         path = path / RUN_FILE if path.is_dir() else path
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist")
         if not path.is_file():
             raise ArgumentError("predictions", "must be an existing prediction file or run folder", repr(file))
         if name in files:
