@@ -58,8 +58,6 @@ def submit(
         raise typer.BadParameter(
             f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)"
         )
-    if not file.is_file():
-        raise typer.BadParameter(f"the prediction file {file} does not exist")
     about = read_json(path)
     server = _server(url, token_file)
     try:
@@ -237,9 +235,11 @@ def _upload_bar(name: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+    from reveal_bench.cli.progress import has_bars
+
     console = Console(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not has_bars()) as bar:
         task = bar.add_task(f"sending {name}")
 
         def update(done: int, total: int) -> None:

@@ -105,6 +105,7 @@ app = typer.Typer(
 )
 
 Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
+NewCuration = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False), OUTPUT]
 Redo = Annotated[bool, typer.Option("--redo", help="Repeat the step, even with other inputs or settings.")]
 Name = Annotated[str | None, typer.Option(help="Name of a new benchmark. [default: Chest radiographs]")]
 FirstSeed = Annotated[
@@ -121,7 +122,7 @@ StudyKey = Annotated[str, typer.Option(help="DICOM header field of the study ids
 
 @app.command()
 def extract(
-    folder: Curation,
+    folder: NewCuration,
     reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
     suggestions: Annotated[Path | None, typer.Option(help="Table of existing labels, instead of --reports.")] = None,
     study: Study = "study",
@@ -323,7 +324,7 @@ def split(
 
 @app.command()
 def refresh(
-    folder: Curation,
+    folder: NewCuration,
     before: Annotated[Path, typer.Option(help="Curation folder of the previous version.", show_default=False)],
     corrections: Annotated[Path | None, typer.Option(help="Table with columns study, labels, why.")] = None,
     additions: Annotated[Path | None, typer.Option(help="Curation folder whose selected studies are added.")] = None,

@@ -6,9 +6,7 @@ import json
 import math
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli.progress import progress as progress  # commands write `terminal.progress`
 from reveal_bench.printed_tables import PrintedTable
 
 if TYPE_CHECKING:
@@ -470,84 +469,6 @@ def problems_of(report: Mapping[str, Any]) -> list[LintProblem]:
     # A server's report omits nulls and may have additional fields
     names = [field.name for field in fields(LintProblem)]
     return [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]
-
-
-@contextmanager
-def progress(verb: str) -> Iterator[Callable[..., None]]:
-    """Yield a function of (what, done, total or None, failed, note) that shows progress on standard error."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield plain_progress(verb)
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    rate = TextColumn("{task.fields[rate]}")
-    failures = TextColumn("{task.fields[failed]}", style="red")
-
-    class Bar(Progress):
-        note = ""
-
-        def get_renderables(self) -> Iterator[Any]:
-            yield from super().get_renderables()
-            yield self.note  # on a separate line, because 80 columns have no space for it
-
-    with Bar(*columns, TimeRemainingColumn(), rate, failures, console=console) as bar:
-        tasks: dict[str, Any] = {}
-
-        def update(what: str, done: int, total: int | None = None, failed: int = 0, note: str = "") -> None:
-            if what not in tasks:
-                description = what if what == verb else f"{verb} {what}"
-                tasks[what] = bar.add_task(description, total=total, rate="", failed="")
-            speed = next(task.speed for task in bar.tasks if task.id == tasks[what])
-            bar.update(
-                tasks[what],
-                completed=done,
-                total=total,
-                rate=f"{speed:.1f}/s" if speed else "",
-                failed=f"{failed:,} failed" if failed else "",
-            )
-            bar.note = note
-
-        yield update
-
-
-def plain_progress(
-    verb: str, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic
-) -> Callable[..., None]:
-    """Return a progress function for a log: at most one line per interval, and none for shorter work.
-
-    Examples
-    --------
-    >>> seconds = iter([0, 4, 12, 13])
-    >>> update = plain_progress("building", clock=lambda: next(seconds))
-    >>> update("train", 100, 1_000)
-    >>> update("train", 300, 1_000)  # goes to standard error: building train: 300 of 1,000 (30%) after 12 s
-    >>> update("train", 310, 1_000)
-    """
-    start = last = clock()
-
-    def update(what: str, done: int, total: int | None = None, failed: int = 0, note: str = "") -> None:
-        nonlocal last
-        now = clock()
-        if now - last < every:
-            return
-        last = now
-        share = f" of {total:,} ({100 * done // total}%)" if total else ""
-        failures = "".join(f", {text}" for text in (f"{failed:,} failed" if failed else "", note) if text)
-        name = what if what == verb else f"{verb} {what}"
-        typer.echo(f"{name}: {done:,}{share}{failures} after {now - start:.0f} s", err=True)
-
-    return update
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

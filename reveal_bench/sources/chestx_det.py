@@ -35,7 +35,6 @@ from reveal_bench.sources.boxes import (
     NIH_SIDE,
     NO_PATIENTS,
     Faults,
-    PictureFolder,
     annotate_mask,
     find_files,
     known_finding,
@@ -52,13 +51,9 @@ KEYS = {"file_name", "syms", "boxes", "polygons"}
 Entry = dict[str, Any]
 
 
-def _films(build: BoxBuild[_SplitEntries]) -> PictureFolder:
-    return build.films([".png"])
-
-
 def _make(build: BoxBuild[_SplitEntries]) -> tuple[dict[str, Records], list[Extra]]:
     parsed, faults = build.parsed, build.faults
-    films = _films(build)
+    films = build.films([".png"])
     images: dict[str, PictureFile | None] = {}
     for split, entries in parsed.entries.items():
         for image_id, number, _ in entries:
@@ -194,7 +189,7 @@ SOURCE = BoxSource(
     find=lambda root: find_files(root, FILES),
     parse=_SplitEntries.of,
     count=lambda parsed: parsed.counts,
-    pictured=lambda build: _films(build).present(build.parsed.first_of),
+    pictured=lambda build: build.films([".png"]).present(build.parsed.first_of),
     make=_make,
 )
 detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -30,7 +30,6 @@ from reveal_bench.sources.boxes import (
     NIH_SIDE,
     BoxRow,
     Faults,
-    PictureFolder,
     annotate_boxes,
     find_file,
     find_files,
@@ -57,15 +56,11 @@ class _List:
     first_of: dict[str, BoxRow] = field(default_factory=dict)
 
 
-def _films(build: BoxBuild[_List]) -> PictureFolder:
-    return build.films([".png"])
-
-
 def _make(build: BoxBuild[_List]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     boxes, first_of = build.parsed.boxes, build.parsed.first_of
     entries = find_file(build.root if build.root.is_dir() else build.root.parent, *ENTRIES)
     views = {} if entries is None else _read_views(entries, build.faults, build.warnings)
-    films = _films(build)
+    films = build.films([".png"])
     files = films.pictures_of(first_of, build.faults)
     build.warnings += films.warnings(first_of)
     build.settle()
@@ -136,7 +131,7 @@ SOURCE = BoxSource(
     find=lambda root: find_files(root, {"boxes": LIST}),
     parse=_parse,
     count=_counts,
-    pictured=lambda build: _films(build).present(build.parsed.first_of),
+    pictured=lambda build: build.films([".png"]).present(build.parsed.first_of),
     make=_make,
 )
 detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

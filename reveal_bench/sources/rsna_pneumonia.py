@@ -36,7 +36,6 @@ from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     BoxRow,
     Faults,
-    PictureFolder,
     annotate_boxes,
     dicom_headers,
     find_files,
@@ -78,13 +77,9 @@ class _RsnaTables:
     patients: dict[str, str]
 
 
-def _films(build: BoxBuild[_RsnaTables]) -> PictureFolder:
-    return build.films([".dcm"], kind="dicom")
-
-
 def _make(build: BoxBuild[_RsnaTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables = build.parsed
-    films = _films(build)
+    films = build.films([".dcm"], kind="dicom")
     pictures = films.pictures_of(tables.first_of, build.faults)
     headers = dicom_headers(pictures, build.faults, workers=build.workers)
     build.warnings += films.warnings(tables.boxes)
@@ -222,7 +217,7 @@ SOURCE = BoxSource(
     find=_files,
     parse=_parse,
     count=_counts,
-    pictured=lambda build: _films(build).present(build.parsed.first_of),
+    pictured=lambda build: build.films([".dcm"], kind="dicom").present(build.parsed.first_of),
     make=_make,
 )
 detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -37,7 +37,6 @@ from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     BoxRow,
     Faults,
-    PictureFolder,
     annotate_mask,
     dicom_headers,
     find_file,
@@ -64,13 +63,9 @@ class _Table:
     rows_of: dict[str, list[BoxRow]] = field(default_factory=dict)
 
 
-def _films(build: BoxBuild[_Table]) -> PictureFolder:
-    return build.films([".dcm"], kind="dicom")
-
-
 def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     masks, rows_of = build.parsed.masks, build.parsed.rows_of
-    films = _films(build)
+    films = build.films([".dcm"], kind="dicom")
     pictures = films.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, build.faults)
     headers = dicom_headers(pictures, build.faults, workers=build.workers)
     build.warnings += films.warnings(masks)
@@ -169,7 +164,7 @@ SOURCE = BoxSource(
     find=_files,
     parse=_parse,
     count=_counts,
-    pictured=lambda build: _films(build).present(build.parsed.rows_of),
+    pictured=lambda build: build.films([".dcm"], kind="dicom").present(build.parsed.rows_of),
     make=_make,
 )
 detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -160,10 +160,9 @@ def test_missing_file_is_named(folders: dict[str, Path]) -> None:
 
 def test_commands_name_their_own_arguments_in_errors() -> None:
     for words, message in (
-        (("score", "nowhere.csv", "no-folder"), "FOLDER must be an existing dataset folder, got no-folder"),
-        (("lint", "nowhere.csv", "no-folder"), "no-folder"),
-        (("inspect", "no-download"), "ROOT must exist, got no-download"),
-        (("build", "no-download", "--out", "never"), "ROOT must exist, got no-download"),
+        (("inspect", "submissions"), "ROOT must be a download of one of "),
+        (("build", "submissions", "--out", "never"), "ROOT must be a download of one of "),
+        (("baseline", "chance", "submissions", "--out", "never"), "submissions is not a dataset folder"),
     ):
         refused = call(*words, expect=1).stderr
         assert message in refused

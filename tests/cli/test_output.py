@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import _message, output
-from reveal_bench.cli.output import plain_progress, progress
+from reveal_bench.cli import progress as module
+from reveal_bench.cli.progress import plain_progress, progress
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.margin import Margin, Verdict
 from reveal_bench.metrics import METRICS
@@ -162,3 +164,25 @@ def test_short_work_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[s
         update("reading", 1, 2)
         update("reading", 2, 2)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "kernel", [{"JPY_PARENT_PID": "7"}, {"PAGER": "cat", "GIT_PAGER": "cat", "CLICOLOR": "1", "FORCE_COLOR": "1"}]
+)
+def test_notebook_gets_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kernel: dict[str, str]
+) -> None:
+    """In a notebook, commands after ``!`` have an imitated terminal: a bar of two minutes was 38,000 characters."""
+    for name, value in kernel.items():
+        monkeypatch.setenv(name, value)
+    seconds = iter([0.0, *(float(i) for i in range(1, 121))])
+    monkeypatch.setattr(module, "plain_progress", partial(plain_progress, clock=lambda: next(seconds)))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress("building") as update:
+        for done in range(1, 121):
+            update("test", done, 120)
+    texts = capsys.readouterr().err.split("\r")
+    # after 10 s, then 15, 22.5, 33.75 and 50.6 s later
+    assert [text.split(" after ")[1].strip() for text in texts[1:]] == ["10 s", "25 s", "48 s", "82 s"]
+    assert texts[0] == ""
+    assert "".join(texts).count("\n") == 1

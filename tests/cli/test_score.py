@@ -260,9 +260,9 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("score", "{tmp}/none.jsonl", "{tmp}"), "is not a dataset folder: it has no manifest/benchmark.json"),
-        (("lint", "{tmp}/none.jsonl", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
-        (("lint", "{tmp}/none.jsonl", "{tmp}/broken"), "benchmark.json: must hold one JSON object, got list"),
+        (("score", "{tmp}/films/a", "{tmp}"), "is not a dataset folder: it has no manifest/benchmark.json"),
+        (("lint", "{tmp}/films/a", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
+        (("lint", "{tmp}/films/a", "{tmp}/broken"), "benchmark.json: must hold one JSON object, got list"),
         (("build", "{tmp}/broken", "--out", "{tmp}/out"), "must be a download, not a dataset folder, which"),
         (("inspect", "{world}"), "must be a download, not a dataset folder"),
         (
@@ -271,7 +271,7 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
         ),
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
         (("rank", "{tmp}", "{world}"), r"must contain prediction files \(.*\), got none"),
-        (("rank", "{tmp}/none", "{world}"), "none is not a folder"),
+        (("rank", "{tmp}/none", "{world}"), "none does not exist"),
         (("readers", "{tmp}/broken/manifest/gaps.csv"), "TABLE must have a `patient` in every row, got none in row 1"),
     ],
 )

@@ -183,12 +183,13 @@ def test_documented_curl_commands_send_a_file_and_check_its_receipt(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("submit", "{tmp}/none.jsonl", "--benchmark", "b"), "does not exist"),
-        (("submit", "{tmp}/a/none.jsonl", "--benchmark", "b"), "metadata is needed"),
+        (("submit", "{tmp}/a/some.jsonl", "--benchmark", "b"), "metadata is needed"),
         (("receipt", NOBODY, "--out", "{tmp}/token"), "must not exist yet"),
     ],
 )
 def test_wrong_use_is_exit_code_2(live: Live, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "some.jsonl").touch()
     result = live.run(*(word.format(tmp=tmp_path) for word in words), expect=2)
     assert message in " ".join(result.stderr.replace("│", " ").split())
 
