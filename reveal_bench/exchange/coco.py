@@ -124,12 +124,15 @@ def _instance(drawing: Drawing) -> dict[str, Any]:
 def read(path: Path, known: Annotations) -> Annotations:
     """Read a COCO dataset; categories are matched with findings by name, images by file name.
 
-    Categories without annotations, such as the one in which Roboflow groups the others, may have any name.
+    Categories without annotations, such as the one in which Roboflow groups the others, may have any name. Results
+    are read with the images and categories of the ``annotations.json`` beside them, which :func:`write` also writes.
     """
     document = read_json(path, FILE)
+    if isinstance(document, list) and (path.parent / FILE).is_file():
+        document = mapped(read_json(path.parent, FILE), FILE) | {"annotations": document}
     parts = ("images", "categories", "annotations")
     if not isinstance(document, dict) or not all(isinstance(document.get(part), list) for part in parts):
-        rule = f"must be a COCO dataset with {', '.join(parts)} (results without these need `--from table`)"
+        rule = f"must be a COCO dataset with {', '.join(parts)} (results without an {FILE} beside them need `--from table`)"
         raise ArgumentError("file", rule, path)
     _check_ids(document["images"])
     _check_ids(document["categories"])

@@ -55,6 +55,8 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         if drawing.mask is not None and pack_masks([drawing.mask]).areas[0]:
             by_film[drawing.image_id][drawing.reader].append((drawing, drawing.mask))
         n_empty += drawing.mask is not None and not pack_masks([drawing.mask]).areas[0]
+    if annotations.drawings and not by_film:
+        raise ArgumentError("to", "must be a form that can store these drawings", "dicom-seg, which stores only masks")
     for film, image in source_images(annotations, out, IMAGES, pictures):
         for reader, drawings in by_film[film.image_id].items():
             dataset = _segmentation(annotations, film, image, reader, drawings)

@@ -17,7 +17,7 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.exchange import FORMS
 from reveal_bench.exchange.transfer import from_form, to_form
 from reveal_bench.kinds import KINDS
-from reveal_bench.masks import decode_mask
+from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.predictions.limits import LintOptions
 from tests.conftest import World
 
@@ -98,6 +98,42 @@ def test_predictions_for_a_holdout_travel_without_its_references(world: World, t
     to_form("coco", world.folder, "holdout", tmp_path / "out", predictions=tmp_path / "p.jsonl")
     from_form("coco", tmp_path / "out", world.folder, "holdout", tmp_path / "back.jsonl")
     assert (tmp_path / "back.jsonl").read_text() == (tmp_path / "p.jsonl").read_text()
+
+
+RETURNS = {"table": "boxes.csv", "coco": "annotations.json results.json", "cvat": "annotations.xml",
+           "label-studio": "tasks.json", "fiftyone": "samples.json", "dicom-seg": "", "dicom-sr": ""}  # fmt: skip
+"""Format -> the files of an export that ``convert --from`` reads by themselves; every export is read as a folder."""
+
+
+@pytest.mark.parametrize("form", RETURNS)
+def test_predictions_return_from_every_format(form: str, world: World, tmp_path: Path) -> None:
+    """What ``--to`` writes, ``--from`` reads: the folder, and each of its files, with boxes (or masks) and scores."""
+    manifest = KINDS["localization"].questions.read_manifest(world.folder, "released")
+    lines = []
+    for n, (image_id, finding) in enumerate(manifest.asked_pairs()):
+        size = manifest.rows[image_id].height, manifest.rows[image_id].width
+        drawn = np.zeros(size, bool)
+        drawn[3:9, 4:14] = True
+        rle = {"size": list(size), "counts": encode_mask(drawn).counts}
+        region = {"rle": rle} if form == "dicom-seg" else {"box": [4.0, 3.0, 10.0, 6.0]}
+        lines.append({"image_id": image_id, "finding": finding, **region, "score": (1 + n % 8) / 10})
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ["convert", str(world.folder), "--split", "released", "--no-pictures", "--predictions"]
+    written = CliRunner().invoke(app, [*words, str(tmp_path / "p.jsonl"), "--to", form, "--out", str(tmp_path / "out")])
+    assert written.exit_code == 0, written
+    for name in ["", *RETURNS[form].split()]:
+        out = tmp_path / f"back-{name}"
+        words = ["convert", str(world.folder), "--split", "released", "--from", form]
+        read = CliRunner().invoke(app, [*words, "--file", str(tmp_path / "out" / name), "--out", str(out)])
+        assert read.exit_code == 0, (name, read, read.exception)
+        back = out / "boxes.jsonl" if out.is_dir() else out  # a folder of tables becomes a folder
+        returned = [json.loads(line) for line in back.read_text().splitlines()]
+        for line in returned:
+            line["box"] = line.get("box") and [float(side) for side in line["box"]]
+        kept = {"image_id", "finding", "box", "score"} if form != "dicom-seg" else {"image_id", "finding", "rle"}
+        assert sorted(repr({key: one[key] for key in sorted(kept)}) for one in returned) == sorted(
+            repr({key: one[key] for key in sorted(kept)}) for one in lines
+        ), name
 
 
 def test_several_boxes_of_one_finding_become_one_prediction_and_that_is_said(world: World, tmp_path: Path) -> None:
