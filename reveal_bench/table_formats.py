@@ -190,7 +190,7 @@ def _lines(stream: BinaryIO, most_bytes: int, notes: TableNotes, remedy: str = "
             return
         if number == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
-            if b"\0" in raw[:2]:
+            if b"\0" in raw[:2] or raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 raise notes.error("file", f"must be UTF-8{remedy}", "UTF-16, or not text", 1)
         try:
             text = raw.decode()
@@ -215,6 +215,10 @@ def _text_rows(stream: Any, most_bytes: int, notes: TableNotes, opened: ExitStac
         blank.append(head)
         head = next(lines, "")
     notes.separator = declared[1] if declared is not None else _separator(head)
+    bare = _QUOTED.sub("", head)
+    if notes.separator not in bare and _separator(head) in bare:
+        rule = f"must be separated as its line sep={notes.separator} says"
+        raise notes.error("file", rule, repr(head.strip()[:80]), 1)
     return _records(itertools.chain(blank, [head], lines), first, notes)
 
 

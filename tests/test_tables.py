@@ -191,6 +191,7 @@ FAULTS: dict[str, Callable[[str], str | bytes]] = {
     "a cell too many": with_last_line(lambda line: f"{line},,7"),
     "UTF-16": lambda text: text.encode("utf-16"),
     "UTF-16 without a mark": lambda text: text.encode("utf-16-le"),
+    "a declared separator that separates nothing": lambda text: "sep=;\n" + text,
     "Latin-1": with_last_line(lambda line: line.replace(",", "\u00e4,", 1)),
     "an open quotation mark": with_last_line(lambda line: f'"{line}'),
 }

@@ -132,7 +132,7 @@ def read(path: Path, known: Annotations) -> Annotations:
         document = mapped(read_json(path.parent, FILE), FILE) | {"annotations": document}
     parts = ("images", "categories", "annotations")
     if not isinstance(document, dict) or not all(isinstance(document.get(part), list) for part in parts):
-        rule = f"must be a COCO dataset with {', '.join(parts)} (results without an {FILE} beside them need `--from table`)"
+        rule = f"must be a COCO dataset with {', '.join(parts)} (results without {FILE} need `--from table`)"
         raise ArgumentError("file", rule, path)
     _check_ids(document["images"])
     _check_ids(document["categories"])

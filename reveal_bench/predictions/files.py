@@ -240,7 +240,7 @@ def _without_mark(data: bytes, log: ProblemLog) -> bytes | None:
     if data.startswith(b"\xef\xbb\xbf"):
         log.warning("byte-order-mark", "the file begins with a byte order mark, which was skipped", hint="plain UTF-8")
         return data[3:]
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:2]:  # a mark, or the other byte of an ASCII letter
         log.refuse("encoding", "the file must be UTF-8; its first bytes are those of UTF-16", hint="save it as UTF-8")
         return None
     if not data or data.isspace():

@@ -98,7 +98,8 @@ class _Logged:
             self._log.error(rule, "a column may appear only once", line=line, field=names[:50], value=names)
             self._log.stopped = True
         else:
-            self._log.refuse(rule, f"the {message}", line=line, value=problem.value, hint=self._HINTS.get(rule, ""))
+            hint = "" if "sep=" in message else self._HINTS.get(rule, "")
+            self._log.refuse(rule, f"the {message}", line=line, value=problem.value, hint=hint)
 
 
 def row_values(

@@ -160,9 +160,9 @@ def test_missing_file_is_named(folders: dict[str, Path]) -> None:
 
 def test_commands_name_their_own_arguments_in_errors() -> None:
     for words, message in (
-        (("inspect", "submissions"), "ROOT must be a download of one of "),
-        (("build", "submissions", "--out", "never"), "ROOT must be a download of one of "),
-        (("baseline", "chance", "submissions", "--out", "never"), "submissions is not a dataset folder"),
+        (("inspect", "benchmarks"), "ROOT must be a download of one of "),
+        (("build", "benchmarks", "--out", "never"), "ROOT must be a download of one of "),
+        (("baseline", "chance", "benchmarks", "--out", "never"), "benchmarks is not a dataset folder"),
     ):
         refused = call(*words, expect=1).stderr
         assert message in refused

@@ -282,7 +282,7 @@ MASK = '<mask label="Edema" rle="{rle}" left="{left}" top="0" width="2" height="
         ('<!DOCTYPE a [<!ENTITY e "eeeeeeeeee">]>', "must be XML without a DOCTYPE"),
         ("<annotations>", "must be XML: "),
         ('<?xml version="1.0" encoding="utf-7"?><annotations/>', "must be XML: "),
-        ("<\0!\0", "must be XML in UTF-8"),
+        ("<\0!\0", "must be UTF-8"),
         ('<annotations><image name="b.png" width="8" height="12"/></annotations>', "full size, b has 4 x 6 pixels"),
         ("<other/>", "must be exported as CVAT for images 1.1"),
         ("<annotations><track/></annotations>", "must be exported as CVAT for images 1.1, not for video"),

@@ -197,6 +197,7 @@ def test_byte_order_mark_is_skipped_and_reported(lint, prediction):
         (b"", "empty-file", ""),
         (b" \n\n", "empty-file", ""),
         (json.dumps({"a": 1}).encode("utf-16"), "encoding", "UTF-8"),
+        (f"{json.dumps({'a': 1})}\n".encode("utf-16-le") * 9, "encoding", "UTF-8"),  # once, not for every line
         (b"PK\x03\x04rest", "format", "ZIP"),
         (b"\x80\x04\x95", "format", "pickle"),
         (b"\x89PNG\r\n", "format", "image"),

@@ -167,7 +167,7 @@ def test_a_workbook_that_unpacks_to_too_much(tmp_path):
     ("content", "message"),
     [
         ("study,site\n1,a\n2,K\u00f6ln\n".encode("latin-1"), "t.csv:3: {}, got the byte 0xf6"),
-        ("study,site\n1,a\n".encode("utf-16"), "t.csv:1: {}, got the byte 0xff"),
+        ("study,site\n1,a\n".encode("utf-16"), "t.csv:1: {}, got UTF-16, or not text"),
     ],
 )
 def test_a_table_of_another_encoding(tmp_path, content, message):

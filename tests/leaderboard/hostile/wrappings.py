@@ -67,7 +67,7 @@ MADE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "blanks": (lambda site: b" \n\t" * 1000, "empty-file"),
     "only a mark": (lambda site: b"\xef\xbb\xbf", "missing-column"),
     "UTF-16": (lambda site: good(site).decode().encode("utf-16"), "encoding"),
-    "UTF-16 without a mark": (lambda site: good(site).decode().encode("utf-16-le"), "json-syntax"),
+    "UTF-16 without a mark": (lambda site: good(site).decode().encode("utf-16-le"), "encoding"),
     "UTF-32": (lambda site: good(site).decode().encode("utf-32"), "encoding"),
     "UTF-7": (lambda site: "ä{+AGEAYgBj-}".encode("utf-7"), "unknown-column missing-column"),
     "Latin-1": (lambda site: good(site).replace(b"A1", b"\xc4"), "encoding"),
