@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+UNNAMED = "predictions"
+"""Name of predictions that have no other."""
 FORMS = "a path, a DataFrame, an Arrow table, a list of mappings, a mapping of ids to answers, or the result of a run"
 
 
@@ -72,7 +74,7 @@ def lint(
     ArgumentError
         If `predictions` or `bench` has another type, or the folder or split does not exist.
     """
-    name = name_of(predictions, "predictions") if name is None else name
+    name = name_of(predictions, UNNAMED) if name is None else name
     options = LintOptions(grid, allow_missing, any_scale=True, name=name)
     asked = as_asked_bench(bench, split, runs=[predictions])
     report = lint_inputs(predictions, asked, options, "predictions")
@@ -120,9 +122,11 @@ def _file_name(path: Path, system: str | None) -> str:
 
 
 def name_of(inputs: Any, default: str) -> str:
-    """Return the name of a system: its run folder, file or model, otherwise `default`."""
+    """Return the name of a system: its run folder, file or model, or its name in a score; otherwise `default`."""
     inputs = getattr(inputs, "scored", inputs)
-    if isinstance(inputs, ScoredFile) and inputs.path is not None:
+    if isinstance(inputs, ScoredFile):
+        if inputs.path is None:
+            return default if inputs.report.file == UNNAMED else inputs.report.file
         inputs = inputs.path
     if not isinstance(inputs, str | Path):
         return str(getattr(getattr(inputs, "info", None), "model", default))

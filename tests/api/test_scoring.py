@@ -242,6 +242,15 @@ def test_results_have_a_short_representation(places: tuple[Path, Path]) -> None:
     assert f"| {100 * macro.value:.1f} | {100 * macro.low:.1f} to {100 * macro.high:.1f} |" in result.to_markdown()
 
 
+def test_comparisons_keep_the_names_of_scores(places: tuple[Path, Path]) -> None:
+    folder, path = places
+    lines = lines_of(path)
+    mine = rb.score(lines, folder, name="My CNN", **FEW)
+    compared = rb.compare(mine, rb.score(lines[::-1], folder, **FEW), folder, metric="Hit rate", n_resamples=10)
+    assert compared.caption.startswith("A My CNN, B b on ")
+    assert "A My CNN, B b on" in compared.to_latex()
+
+
 POINT: dict[str, Any] = {"image_id": "patient00002_study1_view1_frontal", "finding": "Edema", "point": [1, 2]}
 WRONG: dict[str, tuple[Any, str]] = {
     "a number": (5, "got an int"),
