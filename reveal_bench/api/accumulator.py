@@ -16,6 +16,7 @@ from reveal_bench.api.batches import (
     is_detector_output,
     is_table,
     named_table,
+    numbered_categories,
 )
 from reveal_bench.api.bench import AnyBench, as_bench, load
 from reveal_bench.api.conversion import convert
@@ -64,8 +65,7 @@ class Accumulator:
         self._bench = as_bench(bench, split)
         self._whole = load(self._bench.folder, self._bench.split)
         self._options = options
-        named = categories if isinstance(categories, Mapping) else enumerate(categories or (), start=first_category)
-        self._categories = dict(named)
+        self._categories = numbered_categories(categories or (), first_category)
         self._lines: list[Mapping[str, Any]] = []
         self._images: set[Any] = set()
 

@@ -24,6 +24,22 @@ _DETECTOR_FIELDS = ("boxes", "labels", "scores")
 _MASK_THRESHOLD = 0.5  # as torchvision's documentation suggests for Mask R-CNN
 
 
+def numbered_categories(categories: Sequence[str] | Mapping[int, str], first_category: int) -> dict[int, str]:
+    """Return number -> name of categories.
+
+    Raises
+    ------
+    ArgumentError
+        If a list starts with the background, whose number is 0, but its first number is 1.
+    """
+    if isinstance(categories, Mapping):
+        return {int(number): name for number, name in categories.items()}
+    if first_category and categories and str(categories[0]).strip("_ ").casefold() == "background":
+        rule = "must not start with the background, which has the number 0, unless `first_category` is 0"
+        raise ArgumentError("categories", rule, repr(categories[0]), ("first_category",))
+    return dict(enumerate(categories, start=first_category))
+
+
 def is_detector_output(source: Any) -> bool:
     """Return True for a torchvision detector's output: a dictionary with boxes, labels and scores for each image."""
     outputs = list(source.values()) if isinstance(source, Mapping) else source

@@ -10,7 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from reveal_bench.api.batches import array_rows, detector_rows, is_detector_output, is_table, named_table
+from reveal_bench.api.batches import (
+    array_rows,
+    detector_rows,
+    is_detector_output,
+    is_table,
+    named_table,
+    numbered_categories,
+)
 from reveal_bench.api.bench import AnyBench, Bench, as_whole_bench
 from reveal_bench.api.inputs import frame_of, is_given
 from reveal_bench.api.result_table import TableResult
@@ -184,8 +191,7 @@ def _names(
             raise ArgumentError("instances", "must be a COCO dataset", f"a {type(document).__name__}")
         (named, images), sizes = coco_names(document), coco_sizes(document)
     if categories is not None:
-        numbered = categories if isinstance(categories, Mapping) else dict(enumerate(categories, start=first_category))
-        named = {int(number): name for number, name in numbered.items()}
+        named = numbered_categories(categories, first_category)
     return named, images, sizes
 
 

@@ -258,7 +258,9 @@ class _Reader:
         n_merged = n_unmarked = 0
         for number, row in enumerate(rows, start=1):
             one = self._id(row.get(key))
-            if self._is_without_finding(row.get("finding")):
+            if self._is_without_finding(row.get("finding")) or (
+                self._kind.predictions.names_places and set(row) <= {key, "score", "probability"}
+            ):
                 n_unmarked += 1
                 continue
             finding = self._finding(row.get("finding"))
@@ -435,6 +437,9 @@ class _Reader:
                 hint = "; numbers need `categories` and `first_category`, or `instances`"
             elif "0" in self._unknown_findings and 1 in self._reading.categories:
                 hint = "; where numbers count from 0, `first_category` must be 0"
+            elif any(_is_real(number_from(one)) for one in self._unknown_findings):
+                first, last = min(self._reading.categories), max(self._reading.categories)
+                hint = f"; `categories` name the numbers {first} to {last}, and may name one 'No finding'"
             raise ArgumentError(
                 "source",
                 f"must have findings of the benchmark ({', '.join(self._findings)}){hint}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -31,6 +32,8 @@ BOX_COLUMNS: dict[tuple[str, ...], BoxForm] = {
 """Names of the four numbers of a box, as columns or in a mapping -> their meaning."""
 PLACES = ("point", "points", "cell", "box", "rle", "polygons", "mask")
 """Fields of a prediction line that locate a finding."""
+_SCALAR = re.compile(r"\b(?:np|numpy)\.\w+\(([^()]*)\)")  # as numpy 2 writes a number in a list
+_ARRAY = re.compile(r"\b(?:tensor|array)\((\[.*?\])(?:, \w+=[^()]*)*\)", re.DOTALL)
 _LARGEST_FRACTION = 1.01  # fractions may exceed 1 by rounding
 
 
@@ -168,10 +171,12 @@ def structure(value: Any) -> Any:
     --------
     >>> structure("[10, 20, 30, 40]"), structure("10 20 30 40"), structure("[1. 2.]"), structure("D5 or E5")
     ([10, 20, 30, 40], [10, 20, 30, 40], [1.0, 2.0], 'D5 or E5')
+    >>> structure("[np.float64(1.5), np.int64(2)]"), structure("tensor([1., 2.], device='cuda:0')")
+    ([1.5, 2], [1.0, 2.0])
     """
     if not isinstance(value, str):
         return value.tolist() if hasattr(value, "tolist") else value
-    text = value.strip()
+    text = _ARRAY.sub(r"\1", _SCALAR.sub(r"\1", value.strip()))
     if text.startswith(("[", "(", "{")):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             return ast.literal_eval(text)

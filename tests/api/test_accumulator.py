@@ -84,6 +84,32 @@ def test_torchvision_dictionaries_without_ids_get_a_hint(folders: dict[str, Path
         rb.score([OUTPUT] * n, folders["detection"])
 
 
+@pytest.mark.parametrize("background", ["__background__", "Background"])
+def test_categories_with_the_background_need_first_category_zero(folders: dict[str, Path], background: str) -> None:
+    bench = rb.load(folders["detection"])
+    message = r"`categories` must not start with the background.*unless `first_category` is 0"
+    with pytest.raises(ArgumentError, match=message):
+        rb.convert([OUTPUT], bench, ids=["36199"], categories=[background, *NAMES])
+    with pytest.raises(ArgumentError, match=message):
+        rb.Accumulator(bench, categories=[background, *NAMES])
+    done = rb.convert([OUTPUT], bench, ids=["36199"], categories=[background, *NAMES], first_category=0)
+    assert done.predictions == LINES
+    rows = [{"image_id": "36199", "category_id": 14, "bbox": [1, 2, 3, 4], "score": 0.5}]
+    with pytest.raises(
+        ArgumentError, match="`categories` name the numbers 0 to 1, and may name one 'No finding', got 14"
+    ):
+        rb.convert(rows, bench, categories=NAMES, first_category=0)
+
+
+def test_rows_without_finding_and_position_mark_nothing(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        'image_id,finding,bbox,score\n36199,Effusion,"[np.float64(10.0), np.float64(20.0), 100.0, 120.0]",0.5\n40,,,\n'
+    )
+    done = rb.convert(tmp_path / "a.csv", folders["detection"])
+    assert done.predictions == LINES[:1]
+    assert "1 row of no finding mark nothing" in done.notes
+
+
 def test_masks_of_detectors_are_read_or_named_as_left_out(folders: dict[str, Path]) -> None:
     masks = np.zeros((2, 1, 1024, 1024), np.float32)
     masks[0, 0, 20:140, 10:110], masks[0, 0, 0, 0] = 0.5, 0.49
