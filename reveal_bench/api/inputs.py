@@ -38,7 +38,7 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
-from reveal_bench.predictions.report import LintProblem, LintReport
+from reveal_bench.predictions.report import IN_FRAME, LintProblem, LintReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,14 +218,15 @@ def _written_table(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str
 
     kind, ids = bench.kind, IdTexts(bench, argument)
     source = inputs if isinstance(inputs, pa.Table) else with_id_column(frame_of(inputs, argument), ids)
+    form = "parquet" if isinstance(source, pa.Table) else IN_FRAME
     names = source.column_names if isinstance(source, pa.Table) else list(source)
     if kind.key in names and set() < set(names) - {kind.key} <= set(bench.info.findings):
-        return _written_columns(source, kind, ids, argument), "parquet"
+        return _written_columns(source, kind, ids, argument), form
     if "mask" in names and not isinstance(source, pa.Table):  # arrays, which Arrow does not store
         records = (
             {str(name): cell for name, cell in row.items() if is_given(cell)} for row in source.to_dict("records")
         )
-        return _jsonl([kind.predictions.entry(ids.of_row(row)) for row in records], argument), "DataFrame"
+        return _jsonl([kind.predictions.entry(ids.of_row(row)) for row in records], argument), form
     table = source if isinstance(source, pa.Table) else _arrow(source, argument)
     is_nested = any(pa.types.is_nested(column.type) for column in table.schema)
     if kind.predictions.reads_parquet and not is_nested:
@@ -235,7 +236,7 @@ def _written_table(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str
             table = table.set_column(at, kind.key, pa.array(texts))
         sink = pa.BufferOutputStream()
         pq.write_table(table.replace_schema_metadata(None), sink)
-        return sink.getvalue().to_pybytes(), "parquet"
+        return sink.getvalue().to_pybytes(), form
     if kind.key not in table.column_names:
         rule = f"must have the column `{kind.key}` (`rb.convert` reads other names)"
         raise ArgumentError(argument, rule, ", ".join(table.column_names[:10]) or "no column")
@@ -243,9 +244,9 @@ def _written_table(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str
     if "category_id" in table.column_names:
         return _json(rows, argument).encode(), ""
     if is_nested:
-        return _jsonl([kind.predictions.entry(row) for row in rows], argument), "parquet"
+        return _jsonl([kind.predictions.entry(row) for row in rows], argument), form
     lines = [line for row in rows for line in kind.predictions.entries(row.pop(kind.key, ""), row)]
-    return _jsonl(lines, argument), "parquet"
+    return _jsonl(lines, argument), form
 
 
 def frame_of(inputs: Any, argument: str) -> pd.DataFrame:

@@ -107,7 +107,7 @@ class RowPlaces:
             sides = [sides[name] for name in names] if names else [str(dict(sides))]
         listed = [number_from(side) for side in sides] if _is_list(sides) else [number_from(sides)]
         if len(listed) != 4 or not all(_is_real(side) for side in listed):
-            raise ArgumentError("source", "must have four numbers in each box", f"{listed} in row {number}")
+            raise ArgumentError("source", "must have four numbers in each box", f"{listed} in row {number}, {one}")
         a, b = self._pixels(listed[:2], one, number)
         c, d = self._pixels(listed[2:], one, number)
         if form == "xyxy":
@@ -125,7 +125,7 @@ class RowPlaces:
         if "width" not in entry:
             raise ArgumentError("normalised", "must belong to images whose size is in the manifest")
         if max(x, y) > 1 or min(x, y) < 0:
-            raise ArgumentError("normalised", "must have fractions in [0, 1]", f"{[x, y]} in row {number}")
+            raise ArgumentError("normalised", "must have fractions in [0, 1]", f"{[x, y]} in row {number}, {one}")
         return x * entry["width"], y * entry["height"]
 
     def _point(self, point: Any, one: str, number: int) -> Any:

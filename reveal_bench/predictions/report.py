@@ -46,6 +46,12 @@ _CONVERT = (
     "reads many formats and reports how it read each column. COCO's numeric ids need `--instances INSTANCES.json`, "
     "coordinates as fractions of the image `--normalised`, boxes given by corners `--boxes xyxy`"
 )
+IN_FRAME = "DataFrame"
+IN_MEMORY = ("list", "mapping", IN_FRAME)
+"""Formats of reports on predictions that are not a file."""
+_CONVERT_IN_MEMORY = "another layout? rb.convert(predictions, bench) reads many, and reports how it read each column"
+_EXPLAINED = ("did you mean", "it belongs to split")
+"""Starts of hints after which conversion is no remedy."""
 _NOTHING: Final = object()
 
 
@@ -66,7 +72,7 @@ class LintProblem:
         """Return the problem as one line of text; the file's format `form` decides if its number is a line, a row or an
         entry.
         """
-        counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(form, ": entry ")
+        counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row ", IN_FRAME: ": row "}.get(form, ": entry ")
         place = self.file if self.line is None else f"{self.file}{counted}{self.line}"
         field = f" {self.field}:" if self.field else ""
         hint = f"  hint: {self.hint}" if self.hint else ""
@@ -198,8 +204,8 @@ class LintReport:
         if len(problem_lines) > most:
             lines.append(f"... and {len(problem_lines) - most} more")
         converted = _CONVERTED if self.format == "jsonl" else _CONVERTED | _CONVERTED_TABLES
-        if any(problem.rule in converted for problem in self.problems):
-            lines.append(_CONVERT)
+        if any(one.rule in converted and not one.hint.startswith(_EXPLAINED) for one in self.problems):
+            lines.append(_CONVERT_IN_MEMORY if self.format in IN_MEMORY else _CONVERT)
         verdict = "accepted" if self.ok else "refused"
         read = count_text(self.n_entries, "prediction")
         read += f", {len(self.abstained)} declined" if self.abstained else ""

@@ -105,6 +105,13 @@ def test_numbers_of_another_split_are_named_with_it(folders: dict[str, Path], mo
         rb.score(table(12), folders["detection"])
 
 
+def test_refused_frames_are_named_and_get_advice_for_python(folders: dict[str, Path]) -> None:
+    rendered = rb.lint(table("a").rename(columns={"x": "left"}), folders["detection"]).render()
+    assert "another layout? rb.convert(predictions, bench) reads many" in rendered
+    assert "predictions (DataFrame): " in rendered
+    assert "reveal-bench convert" not in rendered
+
+
 def test_convert_does_not_leave_out_every_row_because_of_numbers(folders: dict[str, Path]) -> None:
     rows = [{"image_id": one, "finding": "Nodule", "bbox": [1, 2, 3, 4], "score": 0.5} for one in (12, 99)]
     with pytest.raises(ArgumentError, match="read ids with dtype=str"):

@@ -175,9 +175,17 @@ def test_each_rule_names_line_field_value_and_hint(lint, rule, field, value, hin
 def test_message_is_as_specified(lint):
     report = lint(_without_point(box=[2700, 10, 400, 50]), name="predictions.jsonl")
     assert report.render().splitlines()[0] == (
-        "predictions.jsonl:1: error: box: must be inside the image 2828 x 2320 (width x height), "
-        "got [2700, 10, 400, 50]"
+        "predictions.jsonl:1: error: box: must be inside the image "
+        f"{_without_point()['image_id']}, 2828 x 2320 (width x height), got [2700, 10, 400, 50]"
     )
+
+
+def test_boxes_just_outside_get_advice_on_clipping(lint):
+    """Two corners would also be inside the image: 100 < 2728 and 100 < 2220."""
+    problem = lint(_without_point(box=[100, 100, 2728.0001, 2220])).problems[0]
+    assert problem.hint.startswith("0.0001 pixels outside: clip boxes to the image")
+    problem = lint(_without_point(box=[100, 100, 2731, 2220])).problems[0]
+    assert "[x1, y1, x2, y2]?" in problem.hint
 
 
 def test_all_problems_at_once(lint):

@@ -326,10 +326,10 @@ class EntryChecker:
         if numbers is None:
             return None
         x, y, width, height = (_as_float(number) for number in numbers)
-        looks_xyxy = row is not None and 0 <= x < width <= row.width and 0 <= y < height <= row.height
-        hint = "[x1, y1, x2, y2]? boxes are [x, y, width, height]" if looks_xyxy else ""
+        hint = "" if row is None else box_hint((x, y, width, height), row)
         if width <= 0 or height <= 0:
-            self.error(entry, "box-size", "box", "must have a width and a height above 0", value, hint=hint)
+            where = "" if row is None else f" (image {row.image_id})"
+            self.error(entry, "box-size", "box", f"must have a width and a height above 0{where}", value, hint=hint)
         elif row is not None and not _holds(row, (x, y, width, height)):
             self.error(entry, "outside-image", "box", _inside(row), value, hint=hint)
         return x, y, width, height
@@ -448,7 +448,7 @@ def _holds(row: ManifestRow, box: Box) -> bool:
 
 
 def _inside(row: ManifestRow) -> str:
-    return f"must be inside the image {row.width} x {row.height} (width x height)"
+    return f"must be inside the image {row.image_id}, {row.width} x {row.height} (width x height)"
 
 
 _RESIZED_SIDES = (224, 256, 320, 336, 384, 448, 512, 768, 1024)
@@ -461,6 +461,16 @@ def cell_hint(cell: str, grid: Grid) -> str:
         if guess in grid.cells:
             return f"write {guess}: a capital letter for the column, then the row"
     return "a cell of a finer grid? name the grid of the submission" if plain in Grid(16).cells else ""
+
+
+def box_hint(box: Box, row: ManifestRow) -> str:
+    """Return a hint for a box outside the image: that it is within a pixel of it, or looks like two corners."""
+    x, y, width, height = box
+    beyond = max(-x, -y, x + width - row.width, y + height - row.height)
+    if width > 0 and height > 0 and 0 < beyond <= 1:
+        return f"{beyond:.4g} pixels outside: clip boxes to the image, as torchvision's clip_boxes_to_image does"
+    looks_xyxy = 0 <= x < width <= row.width and 0 <= y < height <= row.height
+    return "[x1, y1, x2, y2]? boxes are [x, y, width, height]" if looks_xyxy else ""
 
 
 def edge_hint(x: float, y: float, row: ManifestRow) -> str:
