@@ -125,20 +125,16 @@ def receipt(
         raise typer.BadParameter(f"--out must not exist yet, got {out}")
     server = _server(url, token_file)
     document = server.receipt(submission_id, version=version, part="final" if final else None)
-    signed_with = verify_receipt(document).receipt["public_key"]
+    verified = verify_receipt(document)
+    signed_with = verified.receipt["public_key"]
     if signed_with not in {key["public_key"] for key in server.receipt_keys()}:
         raise ValueError(f"the receipt must be signed with a key that {url} publishes, got {signed_with}")
-    verified = verify_receipt(document, signed_with)
     with out.open("x", encoding="utf-8") as file:
         file.write(json.dumps(document, indent=2) + "\n")
     typer.echo(f"wrote {out}")
-    for sentence in verified.checked:
+    for sentence in (*verified.checked, f"the signing key is one that {url} publishes"):
         typer.echo(f"  checked: {sentence}")
-    typer.echo(
-        "check the receipt at any time with: reveal-bench verify-receipt FILE --key KEY, a key of the leaderboard "
-        "that you noted earlier",
-        err=True,
-    )
+    typer.echo(f"check it at any time: reveal-bench verify-receipt {out} --key KEYS, {KEYS_ADVICE}", err=True)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -250,6 +246,7 @@ def _upload_bar(name: str) -> Iterator[Progress]:
         yield update
 
 
+KEYS_ADVICE = "a file with the answer of the leaderboard's /api/v1/keys"
 FIGURE = ("metric", "finding", "value", "low", "high")
 
 
@@ -284,7 +281,9 @@ def verify_receipt(
     for sentence in verified.unchecked:
         typer.echo(f"not checked  {sentence}")
     if not verified.is_from_trusted_key and not any_key:
-        raise ValueError("the receipt's signing key is not known: give --key, or accept any key with --any-key")
+        raise ValueError(
+            f"the receipt's signing key is not known. Give --key KEYS, {KEYS_ADVICE}; or accept any key with --any-key"
+        )
 
 
 def _show_receipt(receipt: Any) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.board import read_json, read_key
+from reveal_bench.cli.board import KEYS_ADVICE, read_json, read_key
 from reveal_bench.cli.build import Blank, Uncertain
 from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import Folder, Split
@@ -208,7 +208,7 @@ def export(
 
     result = read_result(file, model=model, trusted_key=None if key is None else read_key(key, file))
     if result.receipt is not None and key is None:
-        raise typer.BadParameter("--key is needed to verify a receipt, which anyone could have signed")
+        raise typer.BadParameter(f"--key is needed to verify a receipt: {KEYS_ADVICE}")
     match to:
         case "eval-results":
             if dataset is None:

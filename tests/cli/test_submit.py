@@ -152,8 +152,10 @@ def test_receipt_is_checked_before_it_is_saved(live: Live, write_file: WriteFile
     assert score is not None
     with store.write() as connection:
         append(connection, Signer(tmp_path / "vault"), submission, score)
+    fetched = live.run("receipt", submission.id, "--out", out)
+    assert f"checked: the signing key is one that {live.url} publishes" in fetched.stdout
     assert (
-        "checked: the signing key is the key that you trust" in live.run("receipt", submission.id, "--out", out).stdout
+        f"verify-receipt {out} --key KEYS, a file with the answer of the leaderboard's /api/v1/keys" in fetched.stderr
     )
     assert json.loads(out.read_text())["receipt"]["submission"] == submission.id
     live.run("receipt", submission.id, "--out", out, expect=2)

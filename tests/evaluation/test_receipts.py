@@ -304,6 +304,7 @@ def test_a_receipt_of_an_unknown_key_fails_unless_accepted(tmp_path: Path) -> No
     file.write_text(json.dumps(make(key=STRANGER)))
     refused = run(file)
     assert refused.exit_code != 0
-    assert "the receipt's signing key is not known" in str(refused.exception)
+    assert "the receipt's signing key is not known. Give --key KEYS, a file with the" in str(refused.exception)
+    assert "/api/v1/keys" in str(refused.exception)
     assert "not checked  who owns the key" in refused.output
     assert run(file, "--any-key").exit_code == 0

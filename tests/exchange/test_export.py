@@ -44,7 +44,7 @@ def test_every_form_of_a_receipt(signed: Path, form: str) -> None:
 
 def test_a_receipt_is_not_exported_without_a_known_key(signed: Path) -> None:
     done = call("export", signed, "--to", "latex", expect=2)
-    assert (done.stdout, "--key is needed to verify a receipt" in done.stderr) == ("", True)
+    assert (done.stdout, "--key is needed to verify a receipt: a file with" in done.stderr) == ("", True)
 
 
 def test_what_is_refused(signed: Path, tmp_path: Path) -> None:
