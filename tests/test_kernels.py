@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shlex
 import struct
 import subprocess
@@ -187,11 +188,20 @@ def test_each_compiled_loop_has_a_numpy_loop() -> None:
 
 
 def test_numpy_is_used_with_a_warning_if_no_library_loads(tmp_path: Path) -> None:
-    damaged = tmp_path / "libkernels.so"
+    damaged = tmp_path / "reveal_bench" / "masks" / "libkernels.so"
+    damaged.parent.mkdir(parents=True)
     for problem in ("No such file|cannot open shared object file", "file too short|invalid ELF header"):
         with pytest.warns(RuntimeWarning, match=rf"slow numpy loops \(same results\): .*({problem}).*compiles it"):
             assert kernels.choose_loops(damaged) is numpy_kernels
         damaged.touch()
+
+
+def test_checkout_without_compiled_loops_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    message = "reads this checkout instead of .*: work in another folder, or "
+    message += re.escape(f"compile it here: `pip install --editable {tmp_path}`")
+    with pytest.warns(RuntimeWarning, match=message):
+        kernels.choose_loops(tmp_path / "reveal_bench" / "masks" / "libkernels.so")
 
 
 def test_numpy_is_used_if_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import asdict, replace
@@ -90,15 +91,21 @@ def phantom(
     for option, given in (("--anatomy", anatomy), ("--counterfactuals", counterfactuals)):
         if given is not None and style != "chexlocalize":
             raise ValueError(f"`{option}` is only for --style chexlocalize")
+    is_new = not out.exists()
     with terminal.progress("drawing") as progress:
-        LAYOUTS[style](
-            out,
-            images,
-            seed=seed,
-            long_side=long_side,
-            progress=lambda done, total: progress("drawing", done, total),
-            **further,
-        )
+        try:
+            LAYOUTS[style](
+                out,
+                images,
+                seed=seed,
+                long_side=long_side,
+                progress=lambda done, total: progress("drawing", done, total),
+                **further,
+            )
+        except ImportError:  # of pydicom: the repeated command needs a new folder
+            if is_new:
+                shutil.rmtree(out, ignore_errors=True)
+            raise
     typer.echo(f"wrote a synthetic {style} download to {out}")
     if anatomy is not None:
         write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=long_side)

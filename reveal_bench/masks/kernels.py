@@ -127,9 +127,16 @@ def choose_loops(library: Path) -> Any:
         try:
             return Loops(library)
         except OSError as error:
-            reason = f"{error}. Installing reveal-bench again compiles it"
+            reason = f"{error}. {_remedy(library.parents[2])}"
     warnings.warn(f"reveal-bench uses slow numpy loops (same results): {reason}", RuntimeWarning, stacklevel=2)
     return numpy_kernels
+
+
+def _remedy(root: Path) -> str:
+    if not (root / "pyproject.toml").exists():
+        return "Installing reveal-bench again compiles it"
+    remedy = f"work in another folder, or compile it here: `pip install --editable {root}`"
+    return f"Python reads this checkout instead of an installed reveal-bench: {remedy}"
 
 
 loops = choose_loops(_LIBRARY)

@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from PIL import Image
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import Annotation, ImageManifest, LocalizationRecord, ManifestRow
 from reveal_bench.masks import decode_mask, encode_mask
-from reveal_bench.phantom import model_predictions, write_chexlocalize
+from reveal_bench.phantom import LAYOUTS, model_predictions, write_chexlocalize
 from reveal_bench.phantom.patients import N_NORMAL, N_TEST, PREVALENCE, draw_film, films
 from reveal_bench.phantom.radiograph import render
 from reveal_bench.phantom.readers import MASK_IOU, POINT_HIT
+from tests.cli.test_score import call
 from tests.conftest import files_of
 
 
@@ -270,3 +272,18 @@ def test_model_arguments(world):
         model_predictions(records, manifest, quality=0.5, kind="box")
     with pytest.raises(ValueError, match="`records` must have every image of the manifest, 'i399' is missing"):
         model_predictions(records[:-1], manifest, quality=0.5)
+
+
+def test_phantom_without_pydicom_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(out: Path, *_: object, **__: object) -> None:
+        out.mkdir()
+        (out / "begun.txt").touch()
+        raise ImportError("DICOM files need pydicom")
+
+    monkeypatch.setitem(LAYOUTS, "rsna-pneumonia", write)
+    call("phantom", tmp_path / "raw", "--style", "rsna-pneumonia", expect=1)
+    assert not (tmp_path / "raw").exists()
+    (tmp_path / "own").mkdir()
+    monkeypatch.setitem(LAYOUTS, "rsna-pneumonia", lambda out, *_, **__: write(out / "part"))
+    call("phantom", tmp_path / "own", "--style", "rsna-pneumonia", expect=1)
+    assert (tmp_path / "own" / "part").exists()
