@@ -11,7 +11,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import OpenFolder
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
-from reveal_bench.predictions.files import Questions, questions_of_runs
+from reveal_bench.predictions.files import Questions, questions_of_runs, unanswered_questions
 from reveal_bench.predictions.report import LintProblem, LintReport
 
 
@@ -55,15 +55,32 @@ def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) 
     name : name of the file in the report
     manifest : questions asked
     """
-    if path.stat().st_size or not questions_of_runs([path], manifest.split, kind.key):
+    asked = questions_of_runs([path], manifest.split, kind.key)
+    if path.stat().st_size or not asked:
         return None
-    pairs = _questions(kind, manifest)
-    if not kind.questions.uses_grid:  # only a localization has several questions about a row
-        pairs = [(key, "") for key in dict.fromkeys(key for key, _ in pairs)]
-    message = "the run has no usable answer to any question"
+    pairs = list(
+        dict.fromkeys(
+            (key, finding if (key, finding) in asked[0] else "") for key, finding in _questions(kind, manifest)
+        )
+    )
+    message = f"the run has no usable answer to any of its {len(pairs):,} questions"
     problem = LintProblem("warning", name, None, "", "no-answers", "", message, "all questions are misses")
     missing, n_questions = tuple(pairs), len(pairs)
     return LintReport(name, "jsonl", 0, (problem,), (), missing, {}, allow_missing=True, n_questions=n_questions)
+
+
+def with_unanswered(report: LintReport, path: Path, kind: AnyKind, manifest: Manifest) -> LintReport:
+    """Return `report` with the questions that a run did not answer, for files in which no answer means no finding."""
+    if not report.ok or report.missing_pairs:
+        return report
+    asked = _questions(kind, manifest)
+    unanswered = unanswered_questions(path, manifest.split, kind.key)
+    missing = tuple((key, finding) for key, finding in asked if (key, finding) in unanswered)
+    if not missing:
+        return report
+    message = f"{len(missing):,} of {len(asked):,} questions have no usable answer"
+    problem = LintProblem("warning", report.file, None, "", "no-answers", "", message, "they count as no detection")
+    return replace(report, problems=(*report.problems, problem), missing_pairs=missing, n_questions=len(asked))
 
 
 def _questions(kind: AnyKind, manifest: Manifest) -> list[tuple[str, str]]:

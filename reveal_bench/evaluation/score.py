@@ -35,6 +35,7 @@ from reveal_bench.kinds.options import ScoringOptions, plain_thresholds
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.predictions.files import is_run_file
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintReport
 from reveal_bench.version import __version__
@@ -205,6 +206,10 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
         if unanswered is not None:
             return unanswered
     report = kind.predictions.lint(path, manifest, options)
+    if is_run_file(path):
+        from reveal_bench.evaluation.asked_part import with_unanswered
+
+        report = with_unanswered(report, path, kind, manifest)
     if not any(problem.rule in UNKNOWN_KEYS for problem in report.problems):
         return report
     home = ids_of_other_splits(folder, split)

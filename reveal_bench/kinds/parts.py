@@ -499,7 +499,8 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
     outcomes: ClassVar[tuple[str, str] | None]
     run_report: ClassVar[str] = "scores"
     scored_in_words: ClassVar[str] = (
-        "A case without a prediction counts as negative for every finding. Probabilities become decisions at 0.5."
+        "A case without a prediction counts as negative for every finding, and as wrong in specificity and NPV. "
+        "Probabilities become decisions at 0.5."
     )
     compared_in_words: ClassVar[str] = (
         ". Differences are paired by patient; their intervals and p come from swapping the runs' answers patient by "

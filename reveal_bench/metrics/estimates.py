@@ -8,7 +8,7 @@ finding; for a macro, the number of defined labels or findings.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.agreement import (
     lowest_kappa,
 )
@@ -88,6 +88,49 @@ _SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_m
 """Metrics that are proportions: means of rows that are 0 or 1, or F1, which is 2 TP / (2 TP + FP + FN)."""
 _OF_EVERY_STUDY = ("exact_match", "hamming_loss")
 """Metrics over all labels for which every study counts, whether it has a label or not."""
+OF_ABSENCE = ("specificity", "npv", "balanced_accuracy", "exact_match", "hamming_loss")
+"""Metrics that credit the absence of a label: a study without a prediction is wrong for every label."""
+
+
+@dataclass(frozen=True)
+class DecisionSums:
+    """Counts of decisions, and those with the decisions on unanswered studies wrong, for :data:`OF_ABSENCE`."""
+
+    plain: LabelSums
+    missed: LabelSums
+
+    @classmethod
+    def of(
+        cls,
+        predictions: npt.ArrayLike,
+        references: npt.ArrayLike,
+        answered: npt.ArrayLike | None,
+        units: IntArray,
+        n_units: int,
+    ) -> DecisionSums:
+        """Return the counts of each resampled unit; `answered` as for :func:`estimate_labels`."""
+        plain = label_sums(predictions, references, units=units, n_units=n_units)
+        if answered is None or np.all(answered):
+            return cls(plain, plain)
+        missed = missed_decisions(predictions, references, answered)
+        return cls(plain, label_sums(missed, references, units=units, n_units=n_units))
+
+    def for_metric(self, metric: str) -> LabelSums:
+        """Return the counts from which `metric` is computed."""
+        return self.missed if metric in OF_ABSENCE else self.plain
+
+    def resample(self, counts: Counts) -> DecisionSums:
+        """Return the sums in every replicate of `counts` (n_resamples, n_units)."""
+        plain = self.plain.resample(counts)
+        return DecisionSums(plain, plain if self.missed is self.plain else self.missed.resample(counts))
+
+
+def missed_decisions(
+    predictions: npt.ArrayLike, references: npt.ArrayLike, answered: npt.ArrayLike | None
+) -> BoolArray:
+    """Return the decisions, with those on studies that are not `answered` (n_studies,) wrong for every label."""
+    decisions, present = np.asarray(predictions, bool), np.asarray(references, bool)
+    return decisions if answered is None else np.where(np.asarray(answered, bool)[:, None], decisions, ~present)
 
 
 def estimate_labels(
@@ -98,6 +141,7 @@ def estimate_labels(
     scores: npt.ArrayLike | None = None,
     patients: Sequence[str] | None = None,
     all_patients: Sequence[str] | None = None,
+    answered: npt.ArrayLike | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
     """Return metrics of label sets and, with scores, metrics of scores.
@@ -112,6 +156,8 @@ def estimate_labels(
         scores are in [0, 1]
     patients : a name per study; by default, every study is its own patient
     all_patients : all patients of the split, needed if some have no study
+    answered : bool array (n_studies,), by default all True. A study without a prediction (False) is wrong for every
+        label in the metrics that credit absence: specificity, NPV, balanced accuracy, exact match and Hamming loss
     resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca" With
         "jackknife", ranking metrics have the intervals of :mod:`reveal_bench.metrics.ranking_intervals`.
 
@@ -134,16 +180,16 @@ def estimate_labels(
     """
     n_studies = len(np.asarray(references))
     units, n_units = resampled_units(n_studies, patients, all_patients)
-    sums = label_sums(references if predictions is None else predictions, references, units=units, n_units=n_units)
-    if sums.confusion.shape[1] != len(labels):
-        raise ArgumentError(
-            "labels", f"must name the {sums.confusion.shape[1]} columns of `references`", len(labels), ("references",)
-        )
-    ranked = ranked_scores(predictions, scores)
+    sums = DecisionSums.of(references if predictions is None else predictions, references, answered, units, n_units)
+    n_labels = sums.plain.confusion.shape[1]
+    if n_labels != len(labels):
+        raise ArgumentError("labels", f"must name the {n_labels} columns of `references`", len(labels), ("references",))
+    ranked = ranked_scores(None if predictions is None else missed_decisions(predictions, references, answered), scores)
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         drawn = sums.resample(counts)
-        of_sums = {} if predictions is None else {name: statistic(drawn) for name, statistic in OF_SUMS.items()}
+        of_sums = {name: statistic(drawn.for_metric(name)) for name, statistic in OF_SUMS.items()}
+        of_sums = {} if predictions is None else of_sums
         of_ranks = {name: _ranking_replicates(ranked[name], references, units)(counts) for name in ranked}
         return of_sums | of_ranks
 
@@ -151,10 +197,10 @@ def estimate_labels(
     estimates: list[Estimate] = []
     for name, of_replicates in drawn.items():
         if name in PER_LABEL:
-            figures = figures_of_labels(name, sums, of_replicates)
+            figures = figures_of_labels(name, sums.for_metric(name), of_replicates)
             estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=interval)
         elif name in OF_SUMS:
-            estimates += _pooled(name, sums, of_replicates, n_studies, resampling)
+            estimates += _pooled(name, sums.for_metric(name), of_replicates, n_studies, resampling)
     for name, (ranking, column) in ranked.items():
         of_counts = _ranking_replicates((ranking, column), references, units)
         without = leave_one_out(of_counts, n_units) if interval == "bca" else None

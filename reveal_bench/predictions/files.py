@@ -137,20 +137,37 @@ def questions_of_runs(inputs: Iterable[Any], split: str, key: str) -> list[Quest
     return [part for part in parts if part]
 
 
+def unanswered_questions(path: Path, split: str, key: str) -> Questions:
+    """Return the questions of a run for which one of its prediction files has no answer; none for other files."""
+    number = _RUN_FILE.fullmatch(path.name)
+    epoch = int(number[1][1:]) if number is not None and number[1] else 1
+    return frozenset(
+        (one[key], one.get("finding"))
+        for one in _read_outcomes(path, split, key)
+        if one.get("epoch", 1) == epoch and one.get("status") not in ("answered", "absent")
+    )
+
+
 def _read_questions(path: Path, split: str, key: str) -> Questions:
     """Return the questions in a run's transcript; none if `path` is not a run folder or its prediction file."""
+    return frozenset((one[key], one.get("finding")) for one in _read_outcomes(path, split, key))
+
+
+def _read_outcomes(path: Path, split: str, key: str) -> list[dict[str, Any]]:
+    """Return the lines of a run's transcript; none if `path` is not a run folder or its prediction file."""
     run = _run_of(path) if path.is_dir() or _RUN_FILE.fullmatch(path.name) else None
     transcript = (path if path.is_dir() else path.parent) / _TRANSCRIPT
     if run is None or run["split"] != split or not transcript.is_file():
-        return frozenset()
-    asked = set()
+        return []
+    outcomes = []
     for number, line in enumerate(transcript.read_bytes().splitlines(), start=1):
         try:
             outcome = json.loads(line)
-            asked.add((outcome[key], outcome.get("finding")))
+            _ = outcome[key], outcome.get("finding")
+            outcomes.append(outcome)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{transcript}:{number}: not a line of a transcript: {error!r}") from None
-    return frozenset(asked)
+    return outcomes
 
 
 def _run_of(path: Path) -> dict[str, Any] | None:

@@ -37,6 +37,23 @@ def by_hand(
     return float(low), float(high)
 
 
+def test_unanswered_studies_are_no_correct_negatives() -> None:
+    """Studies 1 to 5 lack the finding, 6 and 7 have it; 1, 2 and 7 have no answer, 3 is a false alarm.
+
+    Of 5 studies without the finding 2 are right, of the 3 negatives that are no false alarms 1 lacks an answer; recall
+    is 1 of 2. F1 is 2 / (2 + 1 + 1).
+    """
+    present = np.array([0, 0, 0, 0, 0, 1, 1])[:, None]
+    called = np.array([0, 0, 1, 0, 0, 1, 0])[:, None]
+    answered = [False, False, True, True, True, True, False]
+    estimates = estimate_labels(called, present, labels=["Edema"], answered=answered, resampling=Resampling(20))
+    values = {e.metric: e.value for e in estimates if e.finding in ("Edema", POOLED)}
+    assert values["specificity"] == pytest.approx(2 / 5)
+    assert values["npv"] == pytest.approx(2 / 3)
+    assert values["balanced_accuracy"] == pytest.approx((1 / 2 + 2 / 5) / 2)
+    assert (values["recall"], values["f1"], values["exact_match"]) == pytest.approx((1 / 2, 1 / 2, 3 / 7))
+
+
 def test_labels_by_hand(rng: np.random.Generator) -> None:
     predictions, references = rng.random((2, 30, 3)) < 0.4
     scores = rng.integers(0, 8, (30, 3)) / 7

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -79,6 +80,20 @@ def test_a_detection_run_is_scored_compared_and_ranked(detection: tuple[Path, li
     differences = macros_of_comparison(every, half, folder)
     assert differences["ap_50"] == pytest.approx(scores["ap_50"] - less["ap_50"])
     assert ranked(every.parent, folder) == ["all", "half"]
+
+
+def test_unanswered_questions_of_a_detection_run_are_counted(
+    detection: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    """Three of the replies "no box" become refusals, which have no line in the predictions either."""
+    folder, (every, _) = detection
+    run = shutil.copytree(every, tmp_path / "some")
+    transcript = (run / "transcript.jsonl").read_text()
+    (run / "transcript.jsonl").write_text(transcript.replace('"status": "absent"', '"status": "refused"', 3))
+    assert json.loads(call("score", run, folder, *FEW, "--json").stdout)["n_missing"] == 3
+    message = f"3 of {len(transcript.splitlines())} questions have no usable answer"
+    assert f"warning: some/predictions.jsonl: {message}" in call("score", run, folder, *FEW).stderr
+    assert json.loads(call("score", every, folder, *FEW, "--json").stdout)["n_missing"] == 0
 
 
 def macros_of_comparison(a: Path, b: Path, folder: Path, *words: object) -> dict[str, float]:

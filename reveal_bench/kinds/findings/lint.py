@@ -44,7 +44,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     ----------
     path : JSONL, CSV or TSV, plain or compressed
     manifest : public manifest with the studies and labels asked
-    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; allowed missing studies count as negative
+    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; allowed missing studies are misses
 
     Returns
     -------
@@ -307,13 +307,15 @@ def _note_missing(
         message += "; ".join(missing[:5])
         if options.allow_missing:
             log.warning(
-                "missing-studies", message, hint="studies without a prediction count as negative for every label"
+                "missing-studies",
+                message,
+                hint="they count as negative for every label, and as wrong in specificity and NPV",
             )
         else:
             log.error(
                 "missing-studies",
                 message,
-                hint="`--allow-missing` (`allow_missing=True`) counts missing studies as negative",
+                hint="`--allow-missing` (`allow_missing=True`) counts missing studies as misses",
             )
     return missing
 

@@ -4,7 +4,8 @@ rows.
 Conventions
 -----------
 There is one row per study x label. A study without a prediction counts as negative for every label, so each of its
-labels is missed. A missing prediction never makes a value undefined. Probabilities become decisions by thresholds that
+labels is missed. Metrics that credit the absence of a label (specificity, NPV, balanced accuracy) count it as wrong for
+every label, so that an unanswered study is never right. Probabilities become decisions by thresholds that
 the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC, average precision and log loss are
 added; a study without a prediction then has probability 0. Scores on another scale than [0, 1] have no log loss.
 `cohen_kappa` compares the submission with the consensus (as in paper
@@ -35,18 +36,21 @@ from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, replicates_of
 from reveal_bench.metrics.estimates import (
+    OF_ABSENCE,
     OF_SUMS,
     PER_LABEL,
     SHOWN_LAST,
+    DecisionSums,
     are_probabilities,
     estimate_labels,
     figures_of_labels,
     figures_of_losses,
     figures_of_ranking,
+    missed_decisions,
     ranked_scores,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.labels import apply_thresholds, label_sums, ranking_replicates
+from reveal_bench.metrics.labels import apply_thresholds, ranking_replicates
 from reveal_bench.metrics.resampled import Resampled
 
 if TYPE_CHECKING:
@@ -124,7 +128,10 @@ class StudyRows(Rows):
         def own(rows: StudyRows) -> FloatArray:
             if metric in _OF_PROBABILITIES and rows.probabilities is not None:
                 return rows.probabilities[:, columns].ravel()
-            return rows.predicted[:, columns].ravel().astype(np.float64)
+            predicted = rows.predicted
+            if metric in OF_ABSENCE:
+                predicted = missed_decisions(predicted, rows.present, rows.has_prediction)
+            return predicted[:, columns].ravel().astype(np.float64)
 
         return np.array([own(rows) for rows in systems])
 
@@ -357,6 +364,7 @@ def summarize_studies(
         labels=chosen,
         patients=list(map(unit_of, part.studies)),
         all_patients=list(map(unit_of, rows.studies)),
+        answered=part.has_prediction,
         resampling=resampling,
     )
 
@@ -409,11 +417,13 @@ def resample_studies(
     code = {name: i for i, name in enumerate(sorted(set(names)))}
     units = np.array([code[name] for name in names], np.int64)
     present = first.present[:, columns]
-    sums_of = [label_sums(rows.predicted[:, columns], present, units=units, n_units=len(code)) for rows in systems]
-
+    sums_of = [
+        DecisionSums.of(rows.predicted[:, columns], present, rows.has_prediction, units, len(code)) for rows in systems
+    ]
     ranked_of = [
         ranked_scores(
-            rows.predicted[:, columns], None if rows.probabilities is None else rows.probabilities[:, columns]
+            missed_decisions(rows.predicted[:, columns], present, rows.has_prediction),
+            None if rows.probabilities is None else rows.probabilities[:, columns],
         )
         for rows in systems
     ]
@@ -424,7 +434,7 @@ def resample_studies(
             drawn = sums_of[i].resample(counts)
             for metric in metrics:
                 if metric in PER_LABEL:
-                    figures[i, metric] = OF_SUMS[metric](drawn)
+                    figures[i, metric] = OF_SUMS[metric](drawn.for_metric(metric))
                 elif metric in ranked:
                     figures[i, metric] = ranking_replicates(*ranked[metric], present, counts, units=units)
         return figures
@@ -435,7 +445,7 @@ def resample_studies(
         figures: dict[str, Resampled] = {}
         for metric in metrics:
             if metric in PER_LABEL:
-                figures[metric] = figures_of_labels(metric, sums, drawn[i, metric])
+                figures[metric] = figures_of_labels(metric, sums.for_metric(metric), drawn[i, metric])
             elif metric in ranked:
                 figures[metric] = figures_of_ranking(*ranked[metric], present, units, len(code), drawn[i, metric])
             else:
