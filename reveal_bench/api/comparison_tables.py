@@ -74,6 +74,11 @@ class Comparisons(TableResult):
         return written(Path(folder), {name: text.encode() for name, text in files.items()}, drawn)
 
     @property
+    def part_asked(self) -> str:
+        """Part of the split that was scored; empty for the whole split."""
+        return self.scored_a.options.part
+
+    @property
     def caption(self) -> str:
         """Systems, split and method of intervals."""
         what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
@@ -175,6 +180,11 @@ class Ranking(TableResult):
     def of_group(self, name: str) -> Ranking:
         """Return the ranking by the macro of one group of findings."""
         return replace(self, ranked=self.by_group[name], by_group={}, beside={})
+
+    @property
+    def part_asked(self) -> str:
+        """Part of the split that was scored; empty for the whole split."""
+        return next(iter(self.scored.values())).options.part
 
     @property
     def caption(self) -> str:

@@ -49,6 +49,11 @@ class TableResult(ABC):
         """Columns to keep longest, in order of importance, if the terminal is too narrow for all."""
         return ()
 
+    @property
+    def part_asked(self) -> str:
+        """Part of the split that the rows are about, which CSV and Markdown name; empty for the whole split."""
+        return ""
+
     def printed_rows(self) -> list[dict[str, str]]:
         """Return the rows as rounded text: column -> text."""
         return [{name: _text(value) for name, value in record.items()} for record in self.records]
@@ -75,11 +80,14 @@ class TableResult(ABC):
 
     def to_csv(self) -> str:
         """Return the records as CSV text; undefined values are empty cells."""
-        return str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
+        frame = self.to_pandas()
+        if self.part_asked:
+            frame["part"] = self.part_asked
+        return str(frame.to_csv(index=False, lineterminator="\n"))
 
     def to_markdown(self) -> str:
         """Return the printed rows as a Markdown table."""
-        return self._printed().to_markdown() + "\n"
+        return self._printed().to_markdown() + "\n" + f"\nScores of {self.part_asked}\n" * bool(self.part_asked)
 
     def to_latex(self) -> str:
         """Return the printed rows and the caption as LaTeX, which only needs ``\\usepackage[T1]{fontenc}``."""

@@ -71,6 +71,11 @@ class Scores(TableResult):
         return [_record(estimate) for estimate in (*self.estimates, *named_macros(self.scored.finding_groups))]
 
     @property
+    def part_asked(self) -> str:
+        """Part of the split that was scored; empty for the whole split."""
+        return self.scored.options.part
+
+    @property
     def strata(self) -> list[dict[str, Any]]:
         """Rows as in `records` for each stratum of the split, with its name in `stratum`."""
         return [{"stratum": name} | _record(e) for name, part in self.scored.strata.items() for e in part]

@@ -45,7 +45,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.kinds.localization.references import Reference, list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
-from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals
+from reveal_bench.metrics.intervals import Estimate, Resampling, drop_sparse_intervals, find_intervals, with_width
 from reveal_bench.metrics.localization import cell_coverage, hit_cells
 from reveal_bench.metrics.resampled import mean_of_defined
 from reveal_bench.reports.anatomy import MIN_SHARE, PLAUSIBLE, Regions, check_share, is_enough, plausible_shares
@@ -281,8 +281,10 @@ def shares(
     undefined, not 0.
 
     Intervals are percentiles over replicates: patients are resampled and the extrapolation is repeated. Replicates
-    without a judged miss are omitted. Defined shares of a finding sum to 1. The macro's shares also sum to 1 if all are
-    defined for the same findings.
+    without a judged miss are omitted. As in ``reveal-bench score``, a finding with fewer than
+    :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients has no interval, nor has the macro if all findings have
+    fewer. Defined shares of a finding sum to 1. The macro's shares also sum to 1 if all are defined for the same
+    findings.
 
     Parameters
     ----------
@@ -317,14 +319,17 @@ def shares(
         part[..., is_dark, CATEGORIES.index("position")] = part[..., is_dark, CATEGORIES.index("anatomy")] = np.nan
     n_misses, n_reviewed = known_p + known_a + rest, known_p + known_a + read_p + read_a
     n_defined = (~np.isnan(values)).sum(axis=0)
-    macro = _figures(mean_of_defined(values.T), mean_of_defined(replicates.swapaxes(1, 2)))
+    n_patients = (tally[:, :, 0] > 0).sum(axis=0)
+    macro = _figures(
+        mean_of_defined(values.T), mean_of_defined(replicates.swapaxes(1, 2)), int(n_patients.max(initial=0))
+    )
     rows = [
         ErrorShare(MACRO, category, *macro[i], int(n_defined[i]), int(n_misses.sum()), int(n_reviewed.sum()))
         for i, category in enumerate(CATEGORIES)
     ]
     for k, name in enumerate(names):
         evidence = int(data[k, 0]), int(n_misses[k]), int(n_reviewed[k])
-        figures = _figures(values[k], replicates[:, k])
+        figures = _figures(values[k], replicates[:, k], int(n_patients[k]))
         rows += [ErrorShare(name, category, *figures[i], *evidence) for i, category in enumerate(CATEGORIES)]
     return rows
 
@@ -372,9 +377,10 @@ def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
     return divided
 
 
-def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[Estimate, float]]:
-    """Return (estimate, standard deviation) of each category, a column of `replicates`."""
-    intervals = find_intervals(values, replicates)
+def _figures(values: FloatArray, replicates: FloatArray, n_patients: int) -> list[tuple[Estimate, float]]:
+    """Return (estimate, standard deviation) of each category, a column of `replicates`; no interval of few patients."""
+    every = np.full(len(values) - 1, n_patients)  # all categories have the same patients
+    intervals = with_width(drop_sparse_intervals(find_intervals(values, replicates), every))
     defined = [column[~np.isnan(column)] for column in replicates.T]
     spread = [float(column.std(ddof=1)) if len(column) > 1 else float("nan") for column in defined]
     return list(zip(intervals.estimates(), spread, strict=True))

@@ -42,6 +42,7 @@ from reveal_bench.reports.style import (
     Paint,
     columns_for,
     cut,
+    difference_of,
     interval_of,
     new_figure,
     paints,
@@ -49,7 +50,6 @@ from reveal_bench.reports.style import (
     percent_cell,
     place_axes,
     plain_axes,
-    signed,
     style,
     wrap,
 )
@@ -276,9 +276,7 @@ def means_table(scores: HitRates, reference: int) -> PageTable:
         macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
         gain = scores.difference(i, reference) if i != reference else UNDEFINED
         bounds = gain.low, gain.high
-        difference = (
-            "reference" if i == reference else f"{signed(gain.value)}\n{signed(gain.low)} to {signed(gain.high)}"
-        )
+        difference = "reference" if i == reference else difference_of(gain.value, *bounds)
         on = f"{run.grid} × {run.grid}" if run.metric == "grid_hit" else NOTHING
         rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), percent_cell(spread), difference))
         plain.append((run.label, run.style or "", run.grid, run.protocol, macro.value, spread, macro.low, macro.high,

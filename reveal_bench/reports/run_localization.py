@@ -303,6 +303,7 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
     named = " and ".join(f"{grid} × {grid}" for grid in grids)
     n_patients = len({record.patient_id for record in split.records})
     several, draw = max(len(run.epochs) for run in scores.runs) > 1, scores.resampling
+    resampled = "the images that every run was asked about" if split.part else "the split"
     what = (
         "Each question names one image and one finding that is present in it"
         if split.info.asks == "present"
@@ -320,8 +321,8 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
         "in the reference. The chance level of a pathology is "
         "the mean over its images.",
         f"In parentheses: {intervals_text(draw)}, for scores and for differences paired by patient. Standard "
-        f"deviations are those of the mean when all {n_patients:,} patients of the split are resampled with "
-        f"replacement {draw.n_resamples:,} times (seed {draw.seed}).",
+        f"deviations are those of the mean when all {n_patients:,} patients of {resampled} are resampled "
+        f"with replacement {draw.n_resamples:,} times (seed {draw.seed}).",
         "Answers on frontal images are categorized. A full hit is a hit as defined above; a partial hit is any other "
         "cell that the reference touches. Without overlap, readers or known anatomy decide whether the finding is "
         "plausible in the cell (position error) or not (anatomy error). If neither decides, the miss is unreviewed.",

@@ -78,7 +78,8 @@ def write_run_report(
     if reference is not None and reference not in labels:
         raise ArgumentError("reference", f"must be the label of a run ({', '.join(labels)})", repr(reference))
     place = len(labels) - 1 if reference is None else labels.index(reference)
-    options = Options(place, anatomy, reviews, findings, examples, Resampling(n_resamples, seed), progress)
+    resampling = Resampling(n_resamples, seed, part=opened.part)
+    options = Options(place, anatomy, reviews, findings, examples, resampling, progress)
     report = REPORTS[opened.kind.display.run_report](opened, loaded, options)
     warnings = report.warnings()
     write_page(out, report.page(warnings))

@@ -30,8 +30,8 @@ from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Lines, Note, PageTable, Part, Section, Text, leading
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
-from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
-from reveal_bench.words import count_text, p_text
+from reveal_bench.reports.style import NOTHING, Illustration, difference_of, interval_of, percent
+from reveal_bench.words import count_text, interval_text, p_text
 
 
 @dataclass
@@ -344,7 +344,8 @@ def _cell(score: Estimate) -> str:
     if math.isnan(score.value):
         return NOTHING
     if METRICS[score.metric].high > 1:
-        return f"{score.value:.2f}\n{score.low:.2f} to {score.high:.2f}"
+        interval = interval_text(score.low, score.high, 2)
+        return f"{score.value:.2f}" + f"\n{interval}" * bool(interval)
     return f"{percent(score.value)}\n{interval_of(score.low, score.high)}"
 
 
@@ -364,5 +365,8 @@ def _difference_text(one: Comparison | None) -> str:
         return NOTHING
     own = one.estimate
     if METRICS[one.metric].high > 1:
-        return f"{own.value:+.2f}\n{own.low:+.2f} to {own.high:+.2f}\np = {p_text(one.p)}"
-    return f"{signed(own.value)}\n{signed(own.low)} to {signed(own.high)}\np = {p_text(one.p)}"
+        interval = interval_text(own.low, own.high, 2, signed=True)
+        difference = f"{own.value:+.2f}" + f"\n{interval}" * bool(interval)
+    else:
+        difference = difference_of(own.value, own.low, own.high)
+    return difference + f"\np = {p_text(one.p)}" * (not math.isnan(one.p))

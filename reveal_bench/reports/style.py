@@ -327,6 +327,12 @@ def interval_of(low: float, high: float) -> str:
     return typeset(percent_interval(low, high)) or NOTHING
 
 
+def difference_of(value: float, low: float, high: float) -> str:
+    """Return a difference in percentage points, with its interval, if any, on a second line."""
+    interval = typeset(percent_interval(low, high, signed=True))
+    return signed(value) + f"\n{interval}" * bool(interval)
+
+
 def signed(value: float) -> str:
     """Return a difference of fractions in percentage points as text."""
     return typeset(percent_number(value, signed=True))

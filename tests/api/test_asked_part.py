@@ -74,6 +74,8 @@ def test_pilot_is_scored_over_its_questions_as_a_split_of_its_own(world: World, 
     part = f"{len(asked)} of {n_all} questions, {n_images} of {len(bench.manifest.rows)} images (ids "
     assert part in result.caption
     assert result.to_document()["protocol"]["part"].startswith(part)
+    assert part in result.to_csv().splitlines()[1]
+    assert f"\n\nScores of {part}" in result.to_markdown()
     assert result.scored.report.missing_pairs == (asked[0],)
     assert str(n_all - len(asked)) not in " ".join(one.message for one in result.scored.report.problems)
     assert rb.lint(pilot / "predictions.jsonl", bench, allow_missing=True).missing_pairs == (asked[0],)

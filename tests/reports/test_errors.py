@@ -178,7 +178,9 @@ def test_full_hits_are_the_hits_that_scoring_counts(random_world, kind, grid):
         if s.category == "full_hit"
     }
     for finding in CHEXLOCALIZE_FINDINGS:
-        assert inputs[finding] == pytest.approx(wanted[finding], abs=1e-12)
+        n_patients = len({case.patient_id for case in result if case.finding == finding})
+        bounds = wanted[finding][1:] if n_patients >= 10 else (math.nan, math.nan)  # `score` has none of fewer patients
+        assert inputs[finding] == pytest.approx((wanted[finding][0], *bounds), abs=1e-12, nan_ok=True)
     macro = shares(result, findings=CHEXLOCALIZE_FINDINGS, resampling=Resampling(200))[0]
     assert (macro.estimate.value, macro.estimate.low, macro.estimate.high) == pytest.approx(wanted["macro"], abs=1e-12)
 
@@ -214,7 +216,9 @@ def test_shares_by_hand():
         assert sum(values_of(result, finding)) == pytest.approx(1)
     evidence = {share.finding: (share.n, share.n_misses, share.n_reviewed) for share in result}
     assert evidence == {"macro": (2, 7, 6), EDEMA: (10, 4, 3), "Pneumothorax": (4, 3, 3)}
-    assert all(share.estimate.low <= share.estimate.value <= share.estimate.high and share.sd >= 0 for share in result)
+    with_interval = [share for share in result if share.estimate.has_interval]
+    assert {share.finding for share in with_interval} == {"macro", EDEMA}  # four patients have Pneumothorax
+    assert all(share.estimate.low <= share.estimate.value <= share.estimate.high for share in with_interval)
 
 
 def test_what_the_anatomy_decided_stands_for_nothing_else():
@@ -265,12 +269,8 @@ def test_degenerate_shares():
     assert all(math.isnan(share.estimate.value) for share in shares([], resampling=Resampling(5)))
     assert shares(CaseErrors(grid=8, patients=["p"]), findings=(), resampling=Resampling(5))[0].n == 0
     one = shares(cases_of(EDEMA, full_hit=1), resampling=Resampling(5))
-    assert next((s.estimate.value, s.estimate.low, s.estimate.high, s.sd) for s in one if s.finding == EDEMA) == (
-        1,
-        1,
-        1,
-        0,
-    )
+    of_edema = next(s for s in one if s.finding == EDEMA)
+    assert (of_edema.estimate.value, of_edema.estimate.has_interval, of_edema.sd) == (1, False, 0)
     with pytest.raises(ValueError, match="`max_reviewed` must be at least 1, got 0"):
         shares([], max_reviewed=0)
 
