@@ -42,7 +42,7 @@ Findings = Annotated[
 ]
 Subset = Annotated[Path | None, typer.Option(help="Only ask about images, studies or tasks with ids in this file.")]
 FirstItems = Annotated[
-    int | None, typer.Option("--limit", min=1, help="Only ask about the first images, studies or tasks.")
+    int | None, typer.Option("--limit", min=1, help="Only score the first images, studies or tasks (not questions).")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]

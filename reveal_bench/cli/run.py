@@ -60,7 +60,10 @@ Corners = Annotated[
         "--corners/--sizes", help="Boxes as two corners, or as a corner with width and height (default for pixels)."
     ),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Ask only the first questions of the split.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, help="Ask only the first questions of the split. `score` then needs the run folder."),
+]
 Organization = Annotated[str, typer.Option(help="Submitter's name, for submission.json.")]
 
 

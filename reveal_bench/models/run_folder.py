@@ -231,13 +231,21 @@ def read_run_info(out: Path) -> RunInfo | None:
 
 
 def check_same_run(out: Path, asked: RunInfo) -> None:
-    """Raise ValueError if `out` contains a run with other questions or another model.
+    """Raise ValueError if `out` contains a run with other questions or another model, or answers to more questions.
 
-    The number of questions may differ, and so may prices and versions of programs.
+    The number of questions may rise, and prices and versions of programs may differ.
     """
     held = read_run_info(out)
     if held is None:
         return
+    answered = read_run(out).exchanges if (out / TRANSCRIPT).is_file() else ()
+    for name, most, n in (
+        ("limit", len({one.question for one in answered}), asked.n_asked),
+        ("epochs", max((one.epoch for one in answered), default=0), asked.epochs),
+    ):
+        if most > n:
+            rule = f"must be at least {most}, as in {out}, whose answers would be lost"
+            raise ArgumentError(name, f"{rule}: leave it out, or use another folder", n)
     earlier, now = held.document(), asked.document()
     for name in (name for name in earlier if name not in FREE and earlier[name] != now[name]):
         here, there = earlier[name], now[name]

@@ -78,6 +78,11 @@ class LintOptions:
     limits: Limits = Limits()
     name: str | None = None
 
+    def missing_hint(self, missing: str) -> str:
+        """Return the remedies for `missing` answers, named in words such as "missing studies"."""
+        part = "" if self.whole_split else "; for answers to a part, name the run folder, or `--subset`"
+        return f"`--allow-missing` (`allow_missing=True`) counts {missing} as misses{part}"
+
     def part_refusal(self, n_missing: int, n_asked: int) -> str:
         """Return the words that refuse the answers to a part of the questions; empty if there is no such refusal."""
         is_part = self.whole_split and not self.allow_missing and n_missing < n_asked

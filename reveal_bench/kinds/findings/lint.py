@@ -315,7 +315,7 @@ def _note_missing(
             log.error(
                 "missing-studies",
                 message,
-                hint="`--allow-missing` (`allow_missing=True`) counts missing studies as misses",
+                hint=options.missing_hint("missing studies"),
             )
     return missing
 

@@ -362,7 +362,7 @@ def _note_missing(missing: Sequence[Pair], manifest: ImageManifest, options: Lin
         log.error(
             "missing-pairs",
             message,
-            hint="`--allow-missing` (`allow_missing=True`) scores missing predictions as misses",
+            hint=options.missing_hint("missing predictions"),
         )
 
 

@@ -263,7 +263,7 @@ def _note_missing(
             log.error(
                 "missing-tasks",
                 message,
-                hint="with `--allow-missing` (`allow_missing=True`), missing tasks score 1, the lowest",
+                hint=options.missing_hint("missing tasks"),
             )
     return missing
 
