@@ -56,7 +56,7 @@ def test_a_findings_benchmark(studies: Path) -> None:
     published = read_published(studies, "holdout")
     assert (published.name, published.version, published.kind) == ("reveal-cxr", "2.0.0", "findings")
     assert (published.findings, published.n_items, published.items) == (REVEAL_LABELS, 5, "studies")
-    facts = {"kind": "findings", "findings": list(REVEAL_LABELS), "n_studies": 5, "synthetic": True}
+    facts = {"kind": "findings", "findings": list(REVEAL_LABELS), "part": "", "n_studies": 5, "synthetic": True}
     assert json.loads(json.dumps(published.facts())) == facts
 
 

@@ -228,6 +228,15 @@ def test_columns_are_the_released_metrics_the_primary_one_first(benchmark: str, 
     assert [metric.name for metric in board_metrics(benchmark)] == columns
 
 
+def test_published_rows_are_over_all_findings(added: Scores) -> None:
+    """Their macros are not comparable with those of a benchmark that asks some of the findings."""
+    info = replace(added.published.info, synthetic=False)
+    boards_of = [
+        standings(added.store, replace(added.published, info=replace(info, not_asked=names))) for names in ((), ("X",))
+    ]
+    assert [(one.comparable, one.part) for one in boards_of] == [(True, ""), (False, "10 of 11 findings")]
+
+
 def test_entries_of_another_hit_rate_are_not_placed(added: Scores, tmp_path: Path) -> None:
     """After a change of the setting, an entry is placed only by a score that was released."""
     added.add("points", 0.6, metrics=("point_hit",))
