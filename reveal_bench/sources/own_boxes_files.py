@@ -22,6 +22,7 @@ from reveal_bench.sources.reveal_cxr import UNDIVIDED
 from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_document, read_json
 from reveal_bench.sources.study_labels import NO_LABEL, image_stem
 from reveal_bench.tables import missing_columns, scan_table
+from reveal_bench.words import count_text
 
 KEYS = ("boxes", "sheet", "image", "finding", "xyxy", "xywh", "coordinates", "reader", "images", "findings", "ids")
 OF_COCO = ("boxes", "images", "findings", "ids")
@@ -194,6 +195,7 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
     if mapping.is_coco:
         content = read_json(files["boxes"], dict, lambda problem: faults.add(problem, None))
         rows = _coco_rows(files["boxes"].name, content, tables, faults)
+        warnings += _unread_fields(files["boxes"].name, content)
     else:
         rows = _box_rows(files["boxes"], mapping, faults, warnings)
     for row in rows:
@@ -297,6 +299,25 @@ def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults:
         faults.add(Problem(file, None, "file", rule, f"{type(error).__name__} {error}"[:200]), None)
         return []
     return rows
+
+
+def _unread_fields(file: str, content: Mapping[str, Any]) -> list[str]:
+    """Return a warning for each field of COCO annotations that states more than a box by a reader."""
+    annotations = content.get("annotations")
+    annotations = annotations if isinstance(annotations, list) else []
+    consequences = {
+        "segmentation": "only the bbox of each is read",
+        "score": "is this the output of a model, and not a reference?",
+    }
+    counts = {
+        name: sum(isinstance(one, dict) and one.get(name) not in (None, [], {}) for one in annotations)
+        for name in consequences
+    }
+    return [
+        f"{file}: {count_text(n, 'annotation')} with a `{name}`: {consequences[name]}"
+        for name, n in counts.items()
+        if n
+    ]
 
 
 def _entries(file: str, content: Mapping[str, Any], key: str) -> Iterator[tuple[BoxRow, Mapping[str, Any]]]:

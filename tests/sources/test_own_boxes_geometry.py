@@ -53,6 +53,26 @@ def test_boxes_without_a_rotation_stay(unrotated: dict[str, Any], tmp_path: Path
     assert first_boxes(write_coco(tmp_path, **unrotated)) == (((10, 20, 20, 24),), [])
 
 
+@pytest.mark.parametrize(
+    ("stated", "warning"),
+    [
+        (
+            {"segmentation": [[10, 20, 30, 20, 30, 44]]},
+            "1 annotation with a `segmentation`: only the bbox of each is read",
+        ),
+        ({"segmentation": {"size": [64, 64], "counts": "a"}}, "1 annotation with a `segmentation`: only the bbox"),
+        ({"score": 0.0}, "1 annotation with a `score`: is this the output of a model, and not a reference?"),
+        ({"segmentation": []}, None),
+        ({"segmentation": None, "score": None}, None),
+    ],
+)
+def test_fields_of_coco_that_are_not_read(stated: dict[str, Any], warning: str | None, tmp_path: Path) -> None:
+    source = own_boxes.read(write_coco(tmp_path, **stated))
+    warnings = [one for one in source.warnings if "annotation" in one]
+    assert [one.startswith(f"boxes.json: {warning}") for one in warnings] == ([] if warning is None else [True])
+    assert source.splits["test"][0].annotations[0].boxes_xywh == ((10, 20, 20, 24),)
+
+
 def test_wrong_rotations_are_refused_with_their_row(tmp_path: Path) -> None:
     tall = {"bbox": [2, 30, 60, 4], "rotation": 90}  # about (32, 32): from y = 2 to y = 62
     assert first_boxes(write_coco(tmp_path / "tall", **tall))[0] == ((30, 2, 4, 60),)
