@@ -29,6 +29,7 @@ from reveal_bench.exchange.row_places import BoxForm
 from reveal_bench.files import parse_json, write_whole
 from reveal_bench.findings import LabelPolicy
 from reveal_bench.tables import open_table
+from reveal_bench.words import count_text
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +60,9 @@ class Conversion(TableResult):
     @property
     def caption(self) -> str:
         """Number of predictions and the split, then the notes."""
-        return "\n".join([f"{len(self.lines):,} predictions for {self.bench}", *(f"  {note}" for note in self.notes)])
+        return "\n".join(
+            [f"{count_text(len(self.lines), 'prediction')} for {self.bench}", *(f"  {note}" for note in self.notes)]
+        )
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return the first three lines, with long values shortened."""

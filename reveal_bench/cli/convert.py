@@ -15,6 +15,7 @@ from reveal_bench.cli.board import KEYS_ADVICE, read_json, read_key
 from reveal_bench.cli.build import Blank, Uncertain
 from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import Folder, Split
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from reveal_bench.exchange.checklists import Recorded
@@ -132,7 +133,7 @@ def _convert_table(table: Path, folder: Path, out: Path, settings: dict[str, Any
 
     outputs = api.convert(table, folder, **settings)
     outputs.write(out)
-    typer.echo(f"{out}: {len(outputs.lines):,} predictions for {outputs.bench}")
+    typer.echo(f"{out}: {count_text(len(outputs.lines), 'prediction')} for {outputs.bench}")
     for note in outputs.notes:
         typer.echo(f"  {note}")
     report = api.lint(outputs.predictions, folder, split=settings["split"], allow_missing=True, name=out.name)
@@ -149,8 +150,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _tell(out: Path, done: Converted, what: list[str]) -> None:
-    what += [f"{done.n_drawings} drawings"] * bool(done.n_drawings)
-    what += [f"labels of {done.n_studies} studies"] * bool(done.n_studies)
+    what += [count_text(done.n_drawings, "drawing")] * bool(done.n_drawings)
+    what += [f"labels of {count_text(done.n_studies, 'study')}"] * bool(done.n_studies)
     typer.echo(f"{out}: {', '.join(what) or 'nothing'}, by {', '.join(done.readers) or 'nobody'}")
     terminal.warn([*done.notes, *(f"not kept: {part}" for part in done.lost)])
 

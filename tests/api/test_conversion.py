@@ -514,7 +514,7 @@ def test_the_command_writes_the_same_lines(world: World, tmp_path: Path) -> None
     words = [word for name in names for word in ("--category", name)]
     options = ("--from", "table", "--file", file, "--out", tmp_path / "p.jsonl")
     output = call("convert", world.folder, *options, *words, "--column", "p=score").stdout
-    assert "1 predictions for chexlocalize 1.0.0, split released" in output
+    assert "1 prediction for chexlocalize 1.0.0, split released" in output
     assert "`xmin, ymin, xmax, ymax` read as boxes, xyxy" in output
     assert json.loads((tmp_path / "p.jsonl").read_text()) == BOX | {"score": 0.5}
     refused = call("convert", world.folder, *options, "--column", "p", expect=1).stderr

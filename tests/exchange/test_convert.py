@@ -146,8 +146,7 @@ def test_several_boxes_of_one_finding_become_one_prediction_and_that_is_said(wor
     (tmp_path / "a.json").write_text(json.dumps({**document, "annotations": boxes}))
     done = from_form("coco", tmp_path / "a.json", world.folder, "released", tmp_path / "p.jsonl")
     message = (
-        "1 times several boxes of one finding on one image: "
-        "a prediction has one box, so the one with the best score was kept"
+        "1 finding with several boxes on one image: a prediction has one box, so the one with the best score was kept"
     )
     assert done.lost == (message,)
     assert json.loads((tmp_path / "p.jsonl").read_text())["box"] == [9, 1, 5, 5]

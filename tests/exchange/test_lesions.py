@@ -41,7 +41,7 @@ def sent(name: str, annotations: Annotations, folder: Path) -> tuple[list[Any], 
 @pytest.mark.parametrize("name", FORMS)
 def test_each_lesion_comes_back_from_every_form(name: str, tmp_path: Path) -> None:
     detections, losses = sent(name, drawn(), tmp_path)
-    assert losses == ["2 drawings have no score: each got 1"]
+    assert losses == ["2 drawings without a score: each got 1"]
     if name != "dicom-seg":  # which has masks alone
         assert [one.box for one in detections] == [pytest.approx(box) for box in BOXES]
     if name != "dicom-sr":  # which has boxes alone

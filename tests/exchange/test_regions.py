@@ -287,7 +287,7 @@ LABEL = {"_cls": "Detection", "label": "Edema", "bounding_box": [0.25, 0.5, 0.5,
         ),
         ("fiftyone", {"samples": [{"filepath": "p1_front.png", "a": None}]}, "must have drawings or labels, got none"),
         ("coco", {"images": [], "categories": [], "annotations": []}, "must have drawings or labels, got none"),
-        ("coco", [{"image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}], "without these need `--from table`"),
+        ("coco", [{"image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}], "need `--from table`"),
     ],
 )
 def test_files_without_a_drawing_are_refused(

@@ -185,7 +185,7 @@ def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction
     n_cells = sum(drawing.cell is not None for drawing in annotations.drawings)
     n_unsure = sum(drawing.score is None for drawing in annotations.drawings)
     losses = [f"{n_cells} cells: a detection is a box, a mask or a point"] if n_cells else []
-    losses += [f"{n_unsure} drawings have no score: each got 1"] if n_unsure else []
+    losses += [f"{count_text(n_unsure, 'drawing')} without a score: each got 1"] if n_unsure else []
     losses += [f"{count_text(n_united, 'mask')} of several boxes: each box is a detection"] if n_united else []
     losses += of_images.lost_labels(annotations)
     return detections, losses

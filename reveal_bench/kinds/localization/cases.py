@@ -191,8 +191,8 @@ def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPredictio
             )
         )
     loss = (
-        f"{n_boxes} times several boxes of one finding on one image: a prediction has one box, so the one "
-        f"with the best score was kept"
+        f"{count_text(n_boxes, 'finding')} with several boxes on one image: a prediction has one box, so the one "
+        "with the best score was kept"
     )
     return predictions, [*([loss] if n_boxes else []), *lost_labels(annotations)]
 
