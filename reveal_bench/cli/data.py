@@ -135,6 +135,9 @@ def publish(
     retire_holdout: Annotated[
         bool, typer.Option("--retire-holdout", help="Allow this version to release an earlier holdout.")
     ] = False,
+    accept_film: Annotated[
+        list[str] | None, typer.Option(help="Id of an image that may show nothing, such as a blank film. Repeatable.")
+    ] = None,
     message: Annotated[str | None, typer.Option(help="Commit message.")] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with your token; by default HF_TOKEN or `hf auth login`.")
@@ -166,6 +169,7 @@ def publish(
             tag=tag,
             holdout=holdout,
             retire_holdout=retire_holdout,
+            accepted_films=accept_film or (),
             progress=progress,
         )
     if holdout is None and any(entry.get("references") == "private" for entry in public.info.splits.values()):
@@ -173,7 +177,9 @@ def publish(
     vault = None
     if holdout_repo is not None and holdout is not None:
         with terminal.progress(f"checking {holdout.name}") as progress:
-            vault = hub.prepare_holdout(holdout, holdout_repo, tag=tag, progress=progress)
+            vault = hub.prepare_holdout(
+                holdout, holdout_repo, tag=tag, accepted_films=accept_film or (), progress=progress
+            )
     for publication in filter(None, (vault, public)):
         _show(publication)
     if dry_run:

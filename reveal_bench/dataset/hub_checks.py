@@ -11,6 +11,7 @@ Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 * in a split with private references, the rows of every table may contain only inputs
   (:mod:`reveal_bench.dataset.tables`);
 * a folder with such a split must be compared with its private holdout before it is published in a public repository;
+* every picture must show something (:mod:`reveal_bench.dicom.contrast`), unless the maintainer names it;
 * every file must be a regular file that ``CHECKSUMS.json`` lists, but no link, hidden file, half-written file or code.
 
 The permissions of a folder are not checked: a umask can give every folder the mode 0700, so the mode proves nothing.
@@ -25,7 +26,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,6 +45,7 @@ from reveal_bench.dataset.tables import (
     tables_of,
 )
 from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.dataset.validate_rows import CONTRAST
 from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.sources.source import Problem
@@ -178,6 +180,7 @@ def prepare(
     tag: str | None = None,
     holdout: Path | None = None,
     retire_holdout: bool = False,
+    accepted_films: Collection[str] = (),
     load: bool = True,
     progress: Progress | None = None,
 ) -> Publication:
@@ -192,6 +195,7 @@ def prepare(
     holdout : private folder of the dataset's holdout, whose contents must not be in `folder`; required for a public
         repository if the dataset has a holdout
     retire_holdout : True if rows that were private in an earlier version may be released
+    accepted_films : ids of images that may show nothing
     load : also load the folder as users will, see :func:`reveal_bench.dataset.validate.validate_folder`
     progress : called with (what, done, total) for the groups of rules and for the rows of each table
 
@@ -209,14 +213,20 @@ def prepare(
         "files": lambda: _stray_problems(folder, repo_id),
         "licence": lambda: _licence_problems(folder, info, private=private),
         "holdout": lambda: holdout_problems(folder, holdout, is_public=not private),
-        "folder": lambda: iter(validate_folder(folder, holdout=holdout, load=load, progress=progress)),
+        "folder": lambda: _folder_problems(folder, holdout, accepted_films, load=load, progress=progress),
     }
     publication = _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
     return replace(publication, retires_holdout=retire_holdout)
 
 
 def prepare_holdout(
-    folder: Path, repo_id: str, *, tag: str | None = None, load: bool = True, progress: Progress | None = None
+    folder: Path,
+    repo_id: str,
+    *,
+    tag: str | None = None,
+    accepted_films: Collection[str] = (),
+    load: bool = True,
+    progress: Progress | None = None,
 ) -> Publication:
     """Check the private folder of a holdout and list its files for publication; otherwise as :func:`prepare`.
 
@@ -231,9 +241,21 @@ def prepare_holdout(
         "names": lambda: _name_problems(info, repo_id, tag),
         "files": lambda: _stray_problems(folder, repo_id),
         "kind": lambda: _not_holdout_problems(folder, info),
-        "folder": lambda: iter(validate_folder(folder, load=load, progress=progress)),
+        "folder": lambda: _folder_problems(folder, None, accepted_films, load=load, progress=progress),
     }
     return _prepared(folder, repo_id, tag, info, checks, progress, private=True, is_holdout=True)
+
+
+def _folder_problems(
+    folder: Path, holdout: Path | None, accepted_films: Collection[str], *, load: bool, progress: Progress | None
+) -> Iterator[Problem]:
+    """Yield the problems of the folder, and films that show nothing and are not accepted."""
+    warnings: list[Problem] = []
+    yield from validate_folder(folder, holdout=holdout, load=load, progress=progress, warnings=warnings)
+    accepted = {f"{CONTRAST}[{image_id}]" for image_id in accepted_films}
+    for warning in warnings:
+        if warning.field.startswith(f"{CONTRAST}[") and warning.field not in accepted:
+            yield replace(warning, rule="must be that of a radiograph, or name the image with --accept-film")
 
 
 def _prepared(

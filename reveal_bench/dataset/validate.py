@@ -181,8 +181,8 @@ def validate_folder(
     load : also load every config and split with `datasets`, offline, and ``croissant.json`` with mlcroissant if it is
         installed
     progress : called with (name of the check, rows done, rows in all)
-    warnings : list to which warnings are added: pictures that occur twice in a split or are withheld without a hash,
-        and Croissant fields that only the makers of the dataset can fill
+    warnings : list to which warnings are added: pictures that show nothing, occur twice in a split or are withheld
+        without a hash, and Croissant fields that only the makers of the dataset can fill
     reader : reader of tables and hasher of files, such as :class:`reveal_bench.scale.validate.TaskReader`; it does
         not change the result
 

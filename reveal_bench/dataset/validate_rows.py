@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.dataset.tables import IDS, INPUTS, TableFile
+from reveal_bench.dicom.contrast import contrast_fault
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import MAY_BE_NULL, Fault, Row, length_faults
 from reveal_bench.masks import Rle, parse_masks
@@ -34,6 +35,8 @@ OPTIONAL_CODES = {"agreement"}
 NEEDED = {"width", "height", "x", "y", "area_px", "n_instances", "counts"}
 """Names of numbers and texts that must have a value."""
 QUANTITIES = ("kvp", "exposure_mas")
+CONTRAST = "contrast"
+"""Field of a warning about a picture that shows nothing, followed by the image id in brackets."""
 
 
 def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = False) -> Iterator[Fault]:
@@ -133,9 +136,9 @@ class PictureFacts:
     path : name of the file in the row
     n_bytes, sha256 : size and SHA-256 of the file
     n_besides : number of bytes of metadata
-    size, pixels : results of :func:`picture_hash`
-    error : reason why the file is not a picture, or None; with an error, `n_besides`, `size` and `pixels` are
-        meaningless
+    size, pixels, contrast : results of :func:`picture_hash`
+    error : reason why the file is not a picture, or None; with an error, `n_besides`, `size`, `pixels` and `contrast`
+        are meaningless
     """
 
     path: str
@@ -144,6 +147,7 @@ class PictureFacts:
     n_besides: int = 0
     size: tuple[int, int] = (0, 0)
     pixels: str = ""
+    contrast: str = ""
     error: str | None = None
 
 
@@ -152,11 +156,11 @@ def inspect_picture(picture: Row) -> PictureFacts:
     data, path = picture["bytes"] or b"", picture["path"] or ""
     digest = hashlib.sha256(data).hexdigest()
     try:
-        size, pixels = picture_hash(data)
+        size, pixels, contrast = picture_hash(data)
         n_besides = len(data) - len(without_metadata(data))
     except ValueError as error:
         return PictureFacts(path, len(data), digest, error=str(error))
-    return PictureFacts(path, len(data), digest, n_besides, size, pixels)
+    return PictureFacts(path, len(data), digest, n_besides, size, pixels, contrast)
 
 
 @dataclass
@@ -196,6 +200,9 @@ class PictureChecks:
             else:
                 pixels, seen = None, picture if isinstance(picture, PictureFacts) else inspect_picture(picture)
                 self.files.setdefault(seen.sha256, (table.split, facts["image_id"], table.name))
+                if seen.contrast:
+                    field, rule = f"{CONTRAST}[{facts['image_id']}]", "should be that of a radiograph"
+                    warnings.append(Problem(table.name, row[key], field, rule, seen.contrast))
                 for fault in _picture_faults(seen, facts):
                     if isinstance(fault, str):
                         pixels = fault
@@ -265,8 +272,8 @@ def is_name_of(path: str, image_id: str) -> bool:
     return match is not None and image_id.endswith(match["stem"])
 
 
-def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
-    """Return ((width, height), sha256 of the 8-bit grey values, row by row) of a picture.
+def picture_hash(data: bytes) -> tuple[tuple[int, int], str, str]:
+    """Return ((width, height), sha256 of the 8-bit grey values row by row, fault of the contrast or "") of a picture.
 
     Raises
     ------
@@ -277,7 +284,9 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
 
     try:
         with Image.open(io.BytesIO(data), formats=DECODED) as image:
-            return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
+            grey = image.convert("L")
+            fault = contrast_fault(np.array(grey.histogram()))
+            return (image.width, image.height), hashlib.sha256(grey.tobytes()).hexdigest(), fault
     except UnidentifiedImageError:  # its message has an address in memory
         raise ValueError(UNKNOWN_FORM) from None
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:

@@ -86,7 +86,7 @@ def test_every_mask_has_one_picture(folder):
 
 def test_the_hash_of_pixels_is_that_of_the_grey_values():
     values = pixels(5)
-    assert picture_hash(png(values)) == ((12, 10), digest(values.tobytes()))
+    assert picture_hash(png(values)) == ((12, 10), digest(values.tobytes()), "")
     with pytest.raises(ValueError, match="cannot identify image file"):
         picture_hash(b"?")
     with pytest.raises(ValueError, match=r"truncated|broken|end"):

@@ -27,9 +27,9 @@ KINDS = {"findings": "reveal-cxr", "tasks": "rexecution"}
 
 
 def picture(root: Path, i: int) -> StudyImage:
-    """Return an image of a single grey."""
+    """Return an image of a ramp that begins with its own grey."""
     path = root / f"{i}.png"
-    Image.fromarray(np.full((10, 12), 10 + i, np.uint8)).save(path)
+    Image.fromarray((10 + i + np.arange(120, dtype=np.uint8)).reshape(10, 12)).save(path)
     return StudyImage(f"image{i}", "PA", 12, 10, picture=PictureFile(path, path.name, path.name))
 
 

@@ -227,7 +227,9 @@ def test_pictures_of_a_holdout_are_inputs(tmp_path: Path) -> None:
     def with_picture(record: LocalizationRecord) -> LocalizationRecord:
         picture = io.BytesIO()
         shade = int(hashlib.sha256(record.image_id.encode()).hexdigest()[:2], 16)
-        Image.new("L", (record.width, record.height), shade).save(picture, "png")
+        grey = Image.new("L", (record.width, record.height), shade)
+        grey.paste(255 - shade, (0, 0, record.width // 2, record.height // 3))
+        grey.save(picture, "png")
         pixels = {"image": picture.getvalue(), "image_name": f"{record.image_id}.png", "pixel_pipeline": ORIGINAL}
         return replace(record, **pixels, source_sha256=hashlib.sha256(picture.getvalue()).hexdigest())
 
@@ -288,3 +290,27 @@ def test_tags_that_are_no_version(folders: Folders, tag: str) -> None:
 def test_not_a_dataset_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"is not a dataset folder: it has no manifest/benchmark\.json"):
         prepare(tmp_path, REPO, private=False)
+
+
+def test_a_picture_that_shows_nothing_is_refused_unless_named(tmp_path: Path) -> None:
+    blank: list[str] = []
+
+    def with_picture(record: LocalizationRecord) -> LocalizationRecord:
+        picture = io.BytesIO()
+        shade = int(hashlib.sha256(record.image_id.encode()).hexdigest()[:2], 16) // 4
+        grey = Image.new("L", (record.width, record.height), shade)
+        if blank:
+            grey.paste(255 - shade, (0, 0, record.width // 2, record.height // 3))
+        else:
+            blank.append(record.image_id)
+        grey.save(picture, "png")
+        pixels = {"image": picture.getvalue(), "image_name": f"{record.image_id}.png", "pixel_pipeline": ORIGINAL}
+        return replace(record, **pixels, source_sha256=hashlib.sha256(picture.getvalue()).hexdigest())
+
+    folders = build(tmp_path, pixels="embed", change=with_picture)
+    options = {"private": False, "holdout": folders.vault, "load": False}
+    rule = rf"`contrast\[{blank[0]}\]` must be that of a radiograph, or name the image with --accept-film"
+    with pytest.raises(PublishRefusedError, match=rule + ", got every pixel is") as refused:
+        prepare(folders.public, REPO, **options)
+    assert len(refused.value.problems) == 1
+    assert prepare(folders.public, REPO, accepted_films=blank, **options).files
