@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reveal_bench.dicom.files import DicomError, DicomFile
     from reveal_bench.dicom.header import Header, read_header
     from reveal_bench.dicom.pixels import PIPELINE, DicomPng, develop_dicom
-    from reveal_bench.dicom.scan import Scan, deid_warnings, find_duplicates, scan_tree, set_aside
+    from reveal_bench.dicom.scan import Scan, find_duplicates, header_warnings, scan_tree, set_aside
     from reveal_bench.dicom.write import write_dicom
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "DicomFile",
     "Header",
     "Scan",
-    "deid_warnings",
+    "header_warnings",
     "develop_dicom",
     "find_duplicates",
     "read_header",
@@ -49,7 +49,7 @@ _HOME = {
     "DicomFile": "files",
     "Header": "header",
     "Scan": "scan",
-    "deid_warnings": "scan",
+    "header_warnings": "scan",
     "develop_dicom": "pixels",
     "find_duplicates": "scan",
     "read_header": "header",

@@ -148,12 +148,20 @@ WHITELIST = (
     "PixelSpacing", "ImagerPixelSpacing", "Manufacturer", "ManufacturerModelName", "DetectorType", "KVP", "Exposure",
     "ExposureInuAs", "DistanceSourceToDetector", "PatientAge", "PatientSex", "ImageType", "InstanceNumber",
     "BurnedInAnnotation", "PatientIdentityRemoved", "DeidentificationMethodCodeSequence", "PresentationIntentType",
-    "IrradiationEventUID", "AcquisitionDate", "AcquisitionTime", "SourceImageSequence",
+    "IrradiationEventUID", "AcquisitionDate", "AcquisitionTime", "SourceImageSequence", "BodyPartExamined",
 )  # fmt: skip
 """Keywords of the elements that are read.
 
 Acquisition date and time are used only for the digest `exposure_key`.
 """
+
+CHEST = ("CHEST", "THORAX", "LUNG", "LUNGS", "RIB", "RIBS", "HEART", "MEDIASTINUM")
+"""Body parts (DICOM PS3.16 Annex L, and common spellings) that a chest radiograph may state."""
+_OTHER_PARTS = (
+    "ABDOMEN", "ANKLE", "ARM", "BREAST", "CLAVICLE", "CSPINE", "ELBOW", "EXTREMITY", "FEMUR", "FINGER",
+    "FOOT", "FOREARM", "HAND", "HEAD", "HIP", "HUMERUS", "JAW", "KNEE", "LEG", "LSPINE", "NECK", "PELVIS",
+    "SCAPULA", "SHOULDER", "SKULL", "SPINE", "STERNUM", "TSPINE", "WRIST",
+)  # fmt: skip
 
 PLAUSIBLE_DISTANCE_MM = (500.0, 5000.0)
 """Plausible distances from source to detector, in mm: about 1 m for bedside, 1.5 to 2 m for upright radiographs."""
@@ -219,6 +227,8 @@ class Header:
     source_uids : tuple of str
         SOPInstanceUIDs of the pictures from which this picture was made. Must never be published.
     has_pixels : bool
+    body_part : str or None
+        BodyPartExamined in capitals if it is a known body part; "OTHER" for other texts, which could contain anything.
     """
 
     study_uid: str | None = field(repr=False)
@@ -255,6 +265,7 @@ class Header:
     exposure_key: str | None = field(repr=False)
     source_uids: tuple[str, ...] = field(repr=False)
     has_pixels: bool
+    body_part: str | None = None
 
 
 def read_header(file: Path | DicomFile) -> Header:
@@ -314,7 +325,15 @@ def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
         exposure_key=_exposure_key(facts),
         source_uids=tuple(facts.items("SourceImageSequence", "ReferencedSOPInstanceUID")),
         has_pixels=has_pixels,
+        body_part=_body_part(facts.word("BodyPartExamined")),
     )
+
+
+def _body_part(word: str | None) -> str | None:
+    """Return a known body part, "OTHER" for other texts, which could contain anything, or None."""
+    if word and "CHEST" in word:  # also PORT CHEST and CHEST 2 VIEWS
+        return "CHEST"
+    return word if word in (*CHEST, *_OTHER_PARTS) else "OTHER" if word else None
 
 
 def age_in_years(text: str | None) -> int | None:

@@ -8,8 +8,8 @@ within the folder, and each folder is visited once. Only regular files are opene
 might never end.
 
 Headers determine which files are original projection radiographs, which are duplicates, and which are not known to be
-de-identified. Every file that is set aside is listed with a reason. BodyPartExamined is ignored, because it is often
-wrong (chest radiographs labelled EXTREMETY, sic).
+de-identified. Every file that is set aside is listed with a reason. BodyPartExamined only causes a warning, because it
+is often wrong (chest radiographs labelled EXTREMETY, sic).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from reveal_bench.dicom.files import NO_REGULAR_FILE, DicomError, DicomFile, is_dicom, open_archive
-from reveal_bench.dicom.header import Header, read_header
+from reveal_bench.dicom.header import CHEST, Header, read_header
 from reveal_bench.dicom.pixels import develop_dicom
 
 MAX_MEMBERS = 1_000_000
@@ -446,13 +446,16 @@ def _same_exposure(raw: Header, processed: Header) -> str | None:
     return "same view, kVp and mAs" if same else None
 
 
-def deid_warnings(header: Header) -> list[str]:
+def header_warnings(header: Header) -> list[str]:
     """Return warnings on what a publisher must check before publishing pixels or values of this file.
 
-    The attributes are those of DICOM PS3.15 Annex E. They are no proof of de-identification, because a tool may have
+    The attributes of de-identification are those of DICOM PS3.15 Annex E. They are no proof, because a tool may have
     set them wrongly.
     """
     warnings = []
+    if header.body_part not in (None, *CHEST):
+        part = "a value that is not listed" if header.body_part == "OTHER" else header.body_part
+        warnings.append(f"BodyPartExamined is {part} instead of CHEST, often wrongly: look at the films")
     if header.deidentified is None:
         warnings.append("PatientIdentityRemoved is absent, so the file does not state that it was de-identified")
     elif not header.deidentified:

@@ -237,9 +237,9 @@ def marker_problems(header: Header, name: str, *, require_deidentified: bool = F
 
 def marker_warnings(headers: Iterable[Header]) -> list[str]:
     """Return warnings that count headers without a statement that the image may be published."""
-    from reveal_bench.dicom import deid_warnings
+    from reveal_bench.dicom import header_warnings
 
-    counts = Counter(text for header in headers for text in deid_warnings(header))
+    counts = Counter(text for header in headers for text in header_warnings(header))
     return [f"{count_text(n, 'image')}: {text}" for text, n in counts.most_common()]
 
 

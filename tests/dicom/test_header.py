@@ -14,6 +14,7 @@ from reveal_bench.dicom.header import WHITELIST, age_in_years
 from tests.dicom.conftest import DX, Write
 
 FULL: dict[Any, Any] = {
+    "BodyPartExamined": "PORT CHEST",
     "StudyInstanceUID": "1.2.3", "SeriesInstanceUID": "1.2.3.4", "SOPInstanceUID": "1.2.3.4.5", "PatientID": "P1",
     "SOPClassUID": DX, "Modality": "DX", "ViewPosition": "POSTERO ANTERIOR", "PixelSpacing": [0.139, 0.14],
     "Manufacturer": "Carestream Health", "ManufacturerModelName": "DRX-Revolution", "DetectorType": "SCINTILLATOR",
@@ -38,6 +39,7 @@ def test_every_field(write: Write, transfer_syntax: str) -> None:
         "distance_source_to_detector_mm": 1800.0, "age_years": 63, "sex": "F", "image_type": ("DERIVED", "PRIMARY"),
         "instance_number": 1001, "burned_in": False, "deidentified": True, "deid_methods": ("113100", "113101"),
         "intent": "PRESENTATION", "exposure_key": "7.7", "source_uids": ("9.9",), "has_pixels": True,
+        "body_part": "CHEST",
     }  # fmt: skip
     got = {field.name: getattr(header, field.name) for field in fields(Header) if field.name != "transfer_syntax"}
     assert got == expected

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.dicom import DicomFile, Header, deid_warnings, find_duplicates, read_header, set_aside
+from reveal_bench.dicom import DicomFile, Header, find_duplicates, header_warnings, read_header, set_aside
 from tests.dicom.conftest import CR, DX, Write
 
 SC = "1.2.840.10008.5.1.4.1.1.7"
@@ -168,10 +168,15 @@ def test_a_raw_picture_alone_stays(header: Header) -> None:
             {"deidentified": True, "deid_methods": ("113100", "113101"), "burned_in": True},
             ["BurnedInAnnotation is YES"],
         ),
+        (
+            {"deidentified": True, "deid_methods": ("113100", "113101"), "body_part": "HAND"},
+            ["BodyPartExamined is HAND instead of CHEST, often wrongly: look at the films"],
+        ),
+        ({"deidentified": True, "deid_methods": ("113100", "113101"), "body_part": "CHEST"}, []),
     ],
 )
-def test_deidentification_markers(header: Header, facts: dict[str, Any], expected: list[str]) -> None:
-    warnings = deid_warnings(replace(header, **facts))
+def test_markers_that_a_publisher_must_check(header: Header, facts: dict[str, Any], expected: list[str]) -> None:
+    warnings = header_warnings(replace(header, **facts))
     assert len(warnings) == len(expected)
     for warning, part in zip(warnings, expected, strict=True):
         assert part in warning
