@@ -29,6 +29,34 @@ fractions, ratings keep their scale. Undefined values are NaN and counted. A mis
 undefined. `reveal-bench metrics` prints these tables, `reveal-bench metrics --json` their rows for a script. The column
 "oracle" names what the tests compare a metric with.
 """
+CONVENTIONS = """\
+## Differences from other scripts
+
+Each row runs 1,000 small random and degenerate inputs by our metric and by a plain version of the published rule
+(`tests/metrics/test_conventions.py`). "Differ" counts the inputs with different results, "both" those of them on which
+both have one. RSNA's kernel counts all boxes; ours those from the threshold (0.5) on.
+
+| ours | rule | differ | both | why |
+|---|---|---|---|---|
+| `balanced_accuracy` | scikit-learn | 672 | 0 | references of one class: NaN here, their recall there |
+| `mcc` | scikit-learn | 841 | 0 | decisions or references of one class: NaN here, 0 there |
+| `log_loss` | scikit-learn | 0 | 0 | |
+| `average_precision` | scikit-learn | 672 | 0 | references of one class: NaN here, 0 or 1 there |
+| macro `average_precision` of two labels | scikit-learn | 453 | 351 | one class: left out here, 0 or 1 there |
+| `cohen_kappa_quadratic` | scikit-learn | 228 | 228 | gaps: steps of the whole scale here, of used categories there |
+| `siim_dice` | SIIM-ACR 2019 | 0 | 0 | |
+| `dice` | SIIM-ACR 2019 | 162 | 0 | two empty masks: NaN here, 1 there |
+| `pixel_average_precision` | scikit-learn | 417 | 0 | empty reference: NaN here, 0 there |
+| `pooled_pixel_ap` | PxAP | 0 | 0 | |
+| `grounding_iou` | BioViL | 0 | 0 | |
+| `contrast_to_noise` | BioViL | 46 | 0 | constant map: 0 here, no value there |
+| `box accuracy` | Wang et al. 2017 | 0 | 0 | `score --box-accuracy`, T(IoU) and T(IoBB) of 0.1 to 0.9 |
+| `voc_ap_40` | VOC 2010 as in VinBigData 2021 | 0 | 0 | |
+| `ap_40` | VOC 2010 as in VinBigData 2021 | 793 | 793 | COCO's rule here: 101 recalls, IoU 0.4 hits |
+| `rsna_precision` of all boxes | RSNA 2018 | 6 | 6 | the mark chooses its lesion here, the lesion its mark there |
+| `image_auroc` | object-CXR 2020 | 0 | 0 | |
+| `cpm` | object-CXR's FROC | 560 | 560 | interpolated here; there the first mark at or past each rate |
+"""
 API_HEAD = """\
 # Functions and results
 
@@ -41,7 +69,7 @@ For notebooks and scripts: every function of `reveal_bench` (`import reveal_benc
 
 def metrics_page() -> str:
     """Return the text of docs/metrics.md."""
-    parts = [METRICS_HEAD]
+    parts = [METRICS_HEAD, CONVENTIONS]
     for family, about in FAMILIES.items():
         rows = [metric for metric in METRICS.values() if metric.family == family]
         parts.append(f"## {family.capitalize()}\n\n{about.capitalize()}.\n\n{_table(rows)}")

@@ -345,3 +345,11 @@ def test_scores_that_are_not_finite_and_figures_that_are_unknown_are_refused() -
         detection_figure([[([0, 0, 1, 1], float("nan"))]], [[]], metric="ap_50")
     with pytest.raises(ValueError, match="`metrics` must be among"):
         detection_figure([[]], [[]], metric="ap_55")
+
+
+def test_no_finding_of_vinbigdata_is_a_box_of_one_pixel_on_images_without_a_box() -> None:
+    """The class "No finding 0.9 0 0 1 1": hits at 0.9 and 0.7, a miss at 0.8, and one such image without an answer."""
+    box = [0, 0, 1, 1]
+    answers = [[(box, 0.9)], [(box, 0.8)], [(box, 0.7)], []]
+    normal = [[box], [], [box], [box]]
+    assert detection_figure(answers, normal, metric="voc_ap_40") == pytest.approx((1 + 2 / 3) / 3)
