@@ -119,7 +119,9 @@ class TableNotes:
         except (OSError, EOFError, zlib.error, zipfile.BadZipFile, ValueError, RecursionError) as error:
             self.is_broken = True
             encoding = "" if self.format in ("xlsx", "parquet") else " in UTF-8"
-            self.note("file", f"must be readable as {self.format}{encoding}", str(error)[:200])
+            is_lines = self.format == "json" and str(error).startswith("Extra data")
+            remedy = "; rename a file of JSON lines to .jsonl" if is_lines else ""
+            self.note("file", f"must be readable as {self.format}{encoding}{remedy}", str(error)[:200])
 
 
 def numbered_rows(

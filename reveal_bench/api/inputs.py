@@ -106,13 +106,36 @@ def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) 
         path = prediction_file(Path(inputs))
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
-        return lint_file(path, bench.dataset, bench.split, replace(options, name=_file_name(path, options.name)))
+        options = replace(options, name=_file_name(path, options.name))
+        if not bench.kind.predictions.reads_parquet and _is_parquet(path):
+            return _lint_parquet(path, bench, options, argument)
+        return lint_file(path, bench.dataset, bench.split, options)
     text, form = _written(inputs, bench, argument)
     with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
         path = Path(folder) / "predictions"
         path.write_bytes(text)
         report = lint_file(path, bench.dataset, bench.split, options)
     return replace(report, format=form) if form else report
+
+
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _lint_parquet(path: Path, bench: Bench, options: LintOptions, argument: str) -> LintReport:
+    """Read a Parquet file as a DataFrame, for kinds of benchmark whose prediction files are text."""
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"{path}: not a readable Parquet file: {error}") from None
+    report = lint_inputs(frame, bench, options, argument)
+    message, hint = "a leaderboard does not accept Parquet here", "`rb.convert(file, bench).write(new)` writes JSONL"
+    problem = LintProblem("warning", report.file, None, "", "format", "", message, hint)
+    return replace(report, format="parquet", problems=(*report.problems, problem))
 
 
 def _file_name(path: Path, system: str | None) -> str:

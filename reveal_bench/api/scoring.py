@@ -140,9 +140,7 @@ def score_with(
         raise ArgumentError("published", "must be omitted for a selection of questions", str(opened))
     if by is None and bands is not None:
         raise ArgumentError("bands", "needs `by`, the column of groups", repr(bands), ("by",))
-    if by is None and not (readers or published) and metric is not None:
-        rule = "needs `by` (a column of groups), `readers` or `published`; otherwise, all metrics are scored"
-        raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
+    check_metric(metric, by, readers, published)
     if by is not None and options.unit != "patient":
         rule = "must be used with unit 'patient', because groups consist of patients"
         raise ArgumentError("by", rule, repr(options.unit), ("unit",))
@@ -166,6 +164,13 @@ def score_with(
         _against_readers(scored, opened, primary[0]) if readers else None,
         beside_published(scored, opened.info, name, selected[0] if selected else None) if published else None,
     )
+
+
+def check_metric(metric: str | None, by: object = None, readers: object = False, published: object = False) -> None:
+    """Raise an ArgumentError if a metric is given without a table that has only one metric."""
+    if by is None and not (readers or published) and metric is not None:
+        rule = "needs `by` (a column of groups), `readers` or `published`; otherwise, all metrics are scored"
+        raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
 
 
 def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:

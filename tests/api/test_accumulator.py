@@ -157,6 +157,8 @@ def test_an_epoch_without_any_box_has_the_scores_of_misses(folders: dict[str, Pa
 def test_unknown_options_are_refused_before_the_training(folders: dict[str, Path]) -> None:
     with pytest.raises(TypeError, match="n_resample'"):
         rb.Accumulator(folders["detection"], n_resample=3)
+    with pytest.raises(ArgumentError, match="`metric` needs `by`"):
+        rb.Accumulator(folders["detection"], metric="AP 50")
 
 
 class Half(Tensor):

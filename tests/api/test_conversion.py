@@ -13,6 +13,7 @@ import pytest
 
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.tables import TableError
 from tests.cli.test_score import call
 from tests.conftest import World
 from tests.dataset import card_folders
@@ -532,3 +533,9 @@ def test_annotations_of_a_tool_are_read_as_predictions(world: World, tmp_path: P
     converted = rb.convert(tmp_path / "coco", world.folder, form="coco", reader="ground_truth")
     result = rb.score(converted.predictions, world.folder, n_resamples=20)
     assert result.table.query("metric == 'mask_iou' and finding == 'macro'").value.item() == 1
+
+
+def test_json_lines_with_another_ending_get_its_name(tmp_path: Path, world: World) -> None:
+    (tmp_path / "lines.json").write_text('{"image_id": "a", "finding": "Edema"}\n{"image_id": "b"}\n')
+    with pytest.raises(TableError, match=r"rename a file of JSON lines to \.jsonl, got Extra data"):
+        rb.convert(tmp_path / "lines.json", world.folder, split="released")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
@@ -72,6 +73,20 @@ def test_answers_on_other_findings_are_left_out_by_count(studies: tuple[Path, An
     assert figures(only) == pytest.approx(figures(scored), nan_ok=True)
     labels = {one.study_id: one.labels for one in bench.references}
     assert figures(rb.score(labels, bench.select(chosen), **FEW))["hamming_loss", "all"] == 0
+
+
+def test_parquet_files_of_findings_are_scored_at_home(studies: tuple[Path, Any], tmp_path: Path) -> None:
+    bench = rb.load(studies[0])
+    answers = probabilities(studies[0], bench.info.findings)
+    path = tmp_path / "mine.parquet"
+    pd.DataFrame.from_dict(answers, orient="index").rename_axis("study_id").to_parquet(path)
+    scored = rb.score(path, bench, **FEW)
+    assert figures(scored) == pytest.approx(figures(rb.score(answers, bench, **FEW)), nan_ok=True)
+    (warning,) = scored.scored.report.problems
+    assert (warning.file, warning.message) == ("mine.parquet", "a leaderboard does not accept Parquet here")
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(ValueError, match=r"mine\.parquet: not a readable Parquet file"):
+        rb.score(path, bench, **FEW)
 
 
 def test_part_is_named_in_title_document_and_signature(studies: tuple[Path, Any]) -> None:
