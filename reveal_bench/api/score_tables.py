@@ -133,6 +133,9 @@ def _record(estimate: Estimate) -> dict[str, Any]:
     return {name: getattr(estimate, name) for name in names} | {"flag": estimate.missing_interval}
 
 
+_MOST_LISTED = 5
+
+
 @dataclass(frozen=True, repr=False)
 class Subgroups(TableResult):
     """Groups of patients, each compared with all other patients: the macro of every metric, then its findings.
@@ -219,14 +222,16 @@ class Subgroups(TableResult):
     def _compared(self, group: Subgroup) -> str:
         """Return a note on the findings that differences of macros cover, unless these are all findings."""
         of = group.by, group.metric
-        n = [g.n_compared for g in self.groups if (g.by, g.metric, g.finding) == (*of, MACRO) and g.n]
-        if len(n) == 1:
+        macros = [g for g in self.groups if (g.by, g.metric, g.finding) == (*of, MACRO) and g.n]
+        if len(macros) == 1:
             return ""
+        n = [g.n_compared for g in macros]
         findings = {g.finding for g in self.groups if g.metric == group.metric} - {MACRO}
         least, most = min(n, default=0), max(n, default=0)
         if not most:
             return "; no differences because too few patients have each finding"
-        some = f"{most}" if least == most else f"{least} to {most}"
+        each = ", ".join(f"{g.n_compared} ({g.group})" for g in macros)
+        some = f"{most}" if least == most else each if len(macros) < _MOST_LISTED else f"{least} to {most}"
         of_all = count_text(len(findings), "finding")
         return "" if least == len(findings) else f"; differences over {some} of {of_all}"
 

@@ -208,7 +208,7 @@ def _show_score(document: dict[str, Any], server: Server) -> None:
     if score["figures"]:
         terminal.print_released(document)
     else:
-        typer.echo(f"submission {document['id']} is scored; {score['note']}")
+        typer.echo(f"submission {document['id']} is scored. {score['note']}")
     if score.get("is_held"):
         terminal.warn([f"these are the scores of submission {score['shown_of']}: {_last_word(document)}"])
     if document.get("withdrawn_at"):

@@ -221,7 +221,7 @@ class _Reader:
         if "finding" in meanings.values():
             left_out = [name for name in rest if name not in _PASSED_OVER]
             if left_out:
-                self._notes.append(f"columns left out because they are not scored: {', '.join(left_out)}")
+                self._notes.append(f"columns left out because they are not scored: {_named(left_out)}")
             return meanings
         return meanings | {name: name for name in rest}
 
@@ -307,9 +307,7 @@ class _Reader:
         if known:
             left_out = [name for name in names if name not in known]
             if left_out:
-                self._notes.append(
-                    f"columns left out because the benchmark does not ask for them: {', '.join(left_out)}"
-                )
+                self._notes.append(f"columns left out because the benchmark does not ask for them: {_named(left_out)}")
             self._names |= known
         twice = [finding for finding, n in Counter(known.values()).items() if n > 1]
         if twice:
@@ -477,7 +475,9 @@ class _Reader:
 
     def _tell_of_spellings(self) -> None:
         for what, read, most in (("id", self._ids, 1), ("finding", self._names, len(self._names))):
-            changed = [f"{theirs} as {ours}" for theirs, ours in read.items() if ours not in (None, theirs)]
+            changed = [
+                f"{theirs} as {ours}" for theirs, ours in read.items() if ours not in (None, theirs, str(theirs))
+            ]
             if changed:
                 more = f" and {len(changed) - most:,} more" if len(changed) > most else ""
                 self._notes.append(f"read under another name, {what}s: {', '.join(changed[:most])}{more}")
@@ -487,6 +487,10 @@ def _plain_name(value: Any) -> Any:
     """Return a name or number unchanged, and any other value as text that matches no name."""
     value = plain_value(value)
     return value if isinstance(value, str | int | float) or value is None else repr(value)
+
+
+def _named(columns: Sequence[str]) -> str:
+    return ", ".join(name or "a column without a name" for name in columns)
 
 
 def _is_count(values: Sequence[Any]) -> bool:

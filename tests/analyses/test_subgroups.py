@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,10 @@ def test_a_macros_difference_states_its_findings(rng: np.random.Generator) -> No
     assert macro.difference.value == pytest.approx(edema.difference.value)
     assert macro.estimate.value != pytest.approx(edema.estimate.value)
     assert table.printed_rows()[0]["group"] == "macro; differences over 1 of 2 findings"
+    a, b = (replace(one, n_compared=n) for one, n in zip(table.groups[:2], (5, 9), strict=True))
+    assert (
+        "; differences over 5 (a), 9 (b) of 2" in Subgroups([a, b, *table.groups[2:]], 120).printed_rows()[0]["group"]
+    )
     few = {"arm": dict(zip(PATIENTS, ["a"] * 3 + ["b"] * 117, strict=True))}
     none = Subgroups(score_subgroups(studies(predicted, present, PATIENTS), few, ["recall"]), 120)
     assert none.printed_rows()[0]["group"] == "macro; no differences because too few patients have each finding"

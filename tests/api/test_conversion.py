@@ -279,12 +279,13 @@ def test_rows_of_a_studys_images_need_one_row(studies: tuple[Path, Path], path: 
 
 def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> None:
     frame = chances().rename(columns={"study_id": "file", **NAMES}).assign(sex="F")
+    frame.insert(0, "", 7)
     frame["file"] = [f"films/{one}.dcm" for one in frame["file"]]
     result = rb.convert(frame, studies[0], split="test")
     notes = "\n".join(result.notes)
     for part in (
         "`file` read as `study_id`",
-        "columns left out because the benchmark does not ask for them: sex",
+        "columns left out because the benchmark does not ask for them: a column without a name, sex",
         f"read under another name, ids: films/study-0.dcm as study-0 and {N_STUDIES - 1} more",
         "read under another name, findings: " + ", ".join(f"{theirs} as {ours}" for ours, theirs in NAMES.items()),
     ):

@@ -81,8 +81,9 @@ def test_convert_reads_the_same_numbers(folders: dict[str, Path], tmp_path: Path
     file = tmp_path / "a.csv"
     file.write_text(CSV.format(image_id))
     for source in (table(image_id), file):
-        lines = rb.convert(source, folders["detection"]).predictions
-        assert [line["image_id"] for line in lines] == ["36199", "40"]
+        done = rb.convert(source, folders["detection"])
+        assert [line["image_id"] for line in done.predictions] == ["36199", "40"]
+        assert any("read under another name" in note for note in done.notes) == (image_id == "36199.0")
 
 
 def test_convert_reads_points_in_columns_x_and_y(folders: dict[str, Path]) -> None:
