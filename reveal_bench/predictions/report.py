@@ -40,11 +40,14 @@ _CONVERTED = {
 }
 _CONVERTED_TABLES = {"unknown-field", "unknown-finding", "unknown-image", "unknown-study"}
 """Rules that point to another program's table only if the file is not JSONL, where a small mistake is likelier."""
+_NUMBERED = {"category-number", "image-number", "normalised-coordinates", "normalised-boxes"}
 _CONVERT = (
     "is this another program's table, or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out "
-    "NEW.jsonl` "
-    "reads many formats and reports how it read each column. COCO's numeric ids need `--instances INSTANCES.json`, "
-    "coordinates as fractions of the image `--normalised`, boxes given by corners `--boxes xyxy`"
+    "NEW.jsonl` (in Python, rb.convert) reads many formats and reports how it read each column"
+)
+_CONVERT_NUMBERED = (
+    ". COCO's numeric ids need `--instances INSTANCES.json`, coordinates as fractions of the image `--normalised`, "
+    "boxes given by corners `--boxes xyxy`"
 )
 IN_FRAME = "DataFrame"
 IN_MEMORY = ("list", "mapping", IN_FRAME)
@@ -204,8 +207,10 @@ class LintReport:
         if len(problem_lines) > most:
             lines.append(f"... and {len(problem_lines) - most} more")
         converted = _CONVERTED if self.format == "jsonl" else _CONVERTED | _CONVERTED_TABLES
-        if any(one.rule in converted and not one.hint.startswith(_EXPLAINED) for one in self.problems):
-            lines.append(_CONVERT_IN_MEMORY if self.format in IN_MEMORY else _CONVERT)
+        rules = {one.rule for one in self.problems if not one.hint.startswith(_EXPLAINED)}
+        if rules & converted:
+            of_file = _CONVERT + _CONVERT_NUMBERED * bool(rules & _NUMBERED)
+            lines.append(_CONVERT_IN_MEMORY if self.format in IN_MEMORY else of_file)
         verdict = "accepted" if self.ok else "refused"
         read = count_text(self.n_entries, "prediction")
         read += f", {len(self.abstained)} declined" if self.abstained else ""
