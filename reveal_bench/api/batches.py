@@ -146,7 +146,11 @@ def _pandas(source: Any, argument: str) -> pd.DataFrame:
     import pandas as pd
 
     if isinstance(source, Mapping):
-        return pd.DataFrame({name: array_of(column) for name, column in source.items()})
+        columns = {name: array_of(column) for name, column in source.items()}
+        if any(column.ndim != 1 for column in columns.values()) or len({len(one) for one in columns.values()}) > 1:
+            rule = "must map findings to columns of equal length if `ids` are given, or ids to answers if not"
+            raise ArgumentError(argument, rule, ", ".join(map(str, list(source)[:5])), ("ids",))
+        return pd.DataFrame(columns)
     if isinstance(source, pd.Series):
         return source.to_frame()
     return source if isinstance(source, pd.DataFrame) else frame_of(source, argument)

@@ -219,6 +219,7 @@ WRONG_TABLES: dict[str, tuple[Any, str]] = {
         lambda table: table.mask(table == table.iloc[1, 0]).to_numpy(),
         r"set allow_missing=True, or .*, got nan in row 2 \(.*\), '",
     ),
+    "answers by id": (lambda table: table.to_dict("index"), "must map findings to columns of equal length if `ids`"),
     "a row less": (lambda table: table[1:], "`ids` must be the ids of"),
 }
 
