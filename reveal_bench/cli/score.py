@@ -191,6 +191,7 @@ def score(
     box_accuracy: Annotated[
         Path | None,
         typer.Option(help="Also write accuracy of boxes at IoU and IoBB above 0.1 to 0.9 to this CSV file."),
+        OUTPUT,
     ] = None,
     metadata: Metadata = None,
     compat: Annotated[Compat | None, typer.Option(help="Also write the tables of a paper's published code.")] = None,
