@@ -129,6 +129,7 @@ def compare(
     terminal.write_tables(result, out)
     same = file_a.name == file_b.name  # files in run folders have the same name
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
+    _warn_of_shortest({name_a: file_a, name_b: file_b}, result.scored_b)
     if form == "json":
         document = _head(result.scored_b, resamples, seed) | {"a": name_a, "b": name_b}
         if own_thresholds:
@@ -179,7 +180,7 @@ def rank(
     from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import rank_with
     from reveal_bench.kinds.options import ScoringOptions
-    from reveal_bench.predictions.files import prediction_files
+    from reveal_bench.predictions.files import folders_without_predictions, prediction_files
 
     form = terminal.format_of(form, as_json)
     files = prediction_files(directory)
@@ -203,6 +204,9 @@ def rank(
     for name, scored in result.scored.items():
         _warn_of(files[name], scored, own_thresholds)
     terminal.warn([f"{files[name]} is not ranked: the file contains no predictions" for name in result.empty])
+    without = folders_without_predictions(directory)
+    terminal.warn([f"{entry} is not ranked: it has no predictions{why}" for entry, why in without.items()])
+    _warn_of_shortest(files, next(iter(result.scored.values())))
     terminal.warn([f"{printed}: {name} is not among the ranked systems" for name in result.not_ranked])
     terminal.warn(
         [f"{files[name]} is not ranked: {result.metric!r} does not apply to this file" for name in result.left_out]
@@ -232,6 +236,16 @@ def rank(
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
     """Return system -> thresholds, for the protocol in the JSON output."""
     return {"thresholds": {name: one.protocol.get("thresholds") for name, one in scored.items()}}
+
+
+def _warn_of_shortest(files: Mapping[str, Path], scored: ScoredFile) -> None:
+    """Name the runs that asked the fewest questions, if only a part of the questions could be scored."""
+    if scored.options.part:
+        from reveal_bench.kinds import KINDS
+        from reveal_bench.predictions.files import shortest_runs
+
+        shortest = shortest_runs(files, scored.manifest.split, KINDS[scored.rows.kind].key)
+        terminal.warn([shortest] if shortest else [])
 
 
 def _warn_of(file: Path, scored: ScoredFile, own_thresholds: bool) -> None:

@@ -11,7 +11,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import OpenFolder
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
-from reveal_bench.predictions.files import Questions, questions_of_runs, unanswered_questions
+from reveal_bench.predictions.files import Questions, epoch_of, questions_of_runs, unanswered_questions
 from reveal_bench.predictions.report import LintProblem, LintReport
 
 
@@ -69,8 +69,16 @@ def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) 
     return LintReport(name, "jsonl", 0, (problem,), (), missing, {}, allow_missing=True, n_questions=n_questions)
 
 
-def with_unanswered(report: LintReport, path: Path, kind: AnyKind, manifest: Manifest) -> LintReport:
-    """Return `report` with the questions that a run did not answer, for files in which no answer means no finding."""
+def with_facts_of_run(report: LintReport, path: Path, kind: AnyKind, manifest: Manifest) -> LintReport:
+    """Return `report` with a note on other epochs of the run, and with the questions that it did not answer.
+
+    The report itself counts these questions unless no answer means no finding in a file.
+    """
+    epoch, n_epochs = epoch_of(path)
+    if n_epochs > 1:
+        message = f"only epoch {epoch} of {n_epochs} is scored"
+        note = LintProblem("warning", report.file, None, "", "epoch", "", message, "`report` has the mean over epochs")
+        report = replace(report, problems=(*report.problems, note))
     if not report.ok or report.missing_pairs:
         return report
     asked = _questions(kind, manifest)

@@ -207,9 +207,9 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
             return unanswered
     report = kind.predictions.lint(path, manifest, options)
     if is_run_file(path):
-        from reveal_bench.evaluation.asked_part import with_unanswered
+        from reveal_bench.evaluation.asked_part import with_facts_of_run
 
-        report = with_unanswered(report, path, kind, manifest)
+        report = with_facts_of_run(report, path, kind, manifest)
     if not any(problem.rule in UNKNOWN_KEYS for problem in report.problems):
         return report
     home = ids_of_other_splits(folder, split)

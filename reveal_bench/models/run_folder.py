@@ -41,6 +41,7 @@ from reveal_bench.models.answer_words import Reply
 from reveal_bench.models.answers import PARSER_VERSION
 from reveal_bench.models.calibration import CoordinateCalibration
 from reveal_bench.models.questions import AskSettings, ShotUsed
+from reveal_bench.predictions.files import GO_ON
 from reveal_bench.version import __version__
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
@@ -292,8 +293,10 @@ def read_run(out: Path) -> Run:
     out = Path(out)
     info = read_run_info(out)
     path = out / TRANSCRIPT
-    if info is None or not path.is_file():
-        raise ValueError(f"{out} is not a run folder: it has no {RUN if info is None else TRANSCRIPT}")
+    if info is None:
+        raise ValueError(f"{out} is not a run folder: it has no {RUN}")
+    if not path.is_file():
+        raise ValueError(f"{out} has no {TRANSCRIPT}, because its run was killed: {GO_ON}")
     exchanges = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,6 +31,8 @@ _BESIDE = {"submission.json", _RUN, _TRANSCRIPT, "summary.json", "answers.jsonl"
 _BESIDE_MAPS = re.compile(r".*\.(jsonl|json|csv|tsv|parquet)\.(options\.json|tuning\.csv|gates\.csv)")
 """Names of the files that `saliency` writes beside its predictions."""
 _MOST_NAMED = 5
+GO_ON = "repeat its `reveal-bench run` command, which asks only the questions that are left"
+"""Remedy for a run that was killed before it wrote its results."""
 _COMPRESSED = (".gz", ".zst")
 _CHUNK = 1 << 20
 _ALWAYS_ALLOWED = 16 * _CHUNK  # bytes that every compressed file may expand to, whatever its ratio
@@ -67,6 +69,8 @@ def stem_of(path: Path) -> str:
 def prediction_file(path: Path) -> Path:
     """Return the prediction file that `path` means: `path` itself, or the only prediction file in a folder.
 
+    A run of several epochs means the file of its first.
+
     Raises
     ------
     ValueError
@@ -74,11 +78,9 @@ def prediction_file(path: Path) -> Path:
     """
     if not path.is_dir():
         return path
-    matches = sorted(filter(_is_prediction_file, path.iterdir()))
+    matches = _files_of(path)
     if not matches and (path / _RUN).exists():
-        raise ValueError(
-            f"{path} must contain predictions, got a run without any: repeat its `reveal-bench run` command"
-        )
+        raise ValueError(f"{path} must contain predictions, got a run without any: {GO_ON}")
     if (path / FOLDER_INFO).exists():
         raise ValueError(
             f"{path} must be a prediction file or a run folder, got a dataset folder: name the predictions before it"
@@ -137,10 +139,33 @@ def questions_of_runs(inputs: Iterable[Any], split: str, key: str) -> list[Quest
     return [part for part in parts if part]
 
 
+def shortest_runs(runs: Mapping[str, Any], split: str, key: str) -> str:
+    """Return a sentence on the runs that asked the fewest questions; empty if no run asked fewer than another.
+
+    Parameters
+    ----------
+    runs : name -> input of :func:`questions_of_runs`
+    """
+    counts = {name: sum(map(len, questions_of_runs([one], split, key))) for name, one in runs.items()}
+    fewest = min((n for n in counts.values() if n), default=0)
+    names = [name for name, n in counts.items() if n == fewest]
+    if len(names) == len(counts):
+        return ""
+    without = "it" if len(names) == 1 else "them"
+    return f"{', '.join(names)} asked the fewest questions ({fewest:,}); without {without}, more are scored"
+
+
+def epoch_of(path: Path) -> tuple[int, int]:
+    """Return the epoch of a run's prediction file, and its run's number of epochs; (1, 1) for other files."""
+    match, run = _RUN_FILE.fullmatch(path.name), _run_of(path)
+    if match is None or run is None:
+        return 1, 1
+    return int((match[1] or "-1")[1:]), int(run.get("epochs", 1))
+
+
 def unanswered_questions(path: Path, split: str, key: str) -> Questions:
     """Return the questions of a run for which one of its prediction files has no answer; none for other files."""
-    number = _RUN_FILE.fullmatch(path.name)
-    epoch = int(number[1][1:]) if number is not None and number[1] else 1
+    epoch, _ = epoch_of(path)
     return frozenset(
         (one[key], one.get("finding"))
         for one in _read_outcomes(path, split, key)
@@ -197,7 +222,7 @@ def prediction_files(directory: Path) -> dict[str, Path]:
         raise ValueError(f"{directory} is not a folder")
     files: dict[str, Path] = {}
     for entry in sorted(directory.iterdir()):
-        matches = sorted(filter(_is_prediction_file, entry.iterdir() if entry.is_dir() else [entry]))
+        matches = _files_of(entry) if entry.is_dir() else list(filter(_is_prediction_file, [entry]))
         if len(matches) > 1:
             raise ValueError(f"{entry} must contain one prediction file, got {', '.join(one.name for one in matches)}")
         for path in matches:
@@ -210,6 +235,21 @@ def prediction_files(directory: Path) -> dict[str, Path]:
     if not files:
         raise ValueError(f"{directory} must contain prediction files ({', '.join(SUFFIXES)}), got none")
     return files
+
+
+def folders_without_predictions(directory: Path) -> dict[Path, str]:
+    """Return folder in `directory` without a prediction file -> what to do if it is a run folder, otherwise ""."""
+    return {
+        entry: f", because its run was killed: {GO_ON}" * (entry / _RUN).exists()
+        for entry in sorted(directory.iterdir())
+        if entry.is_dir() and not entry.name.startswith(".") and not _files_of(entry)
+    }
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return the prediction files in a folder, of a run of several epochs only the first."""
+    files = sorted(filter(_is_prediction_file, folder.iterdir()))
+    return files[:1] if files and all(map(is_run_file, files)) else files
 
 
 def _is_prediction_file(path: Path) -> bool:

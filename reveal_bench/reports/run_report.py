@@ -44,6 +44,7 @@ from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.answer_words import STATUSES
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.run_folder import QuestionOutcome, Run
+from reveal_bench.predictions.files import shortest_runs
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Page, PageTable, Part, Progress, Section, Text, notices, section
@@ -150,7 +151,10 @@ class RunReport:
             if n_left:
                 warnings.append(f"{run.label} is not finished: {n_left:,} questions were not asked")
         if self.split.part:
-            warnings.append(f"scores are over the questions that every run asked: {self.split.part}")
+            asked = "every run" if len(self.runs) > 1 else self.runs[0].label
+            warnings.append(f"scores are over the questions that {asked} asked: {self.split.part}")
+            paths = {run.label: run.path for run in self.runs}
+            warnings += filter(None, [shortest_runs(paths, self.split.name, self.split.kind.key)])
         lacking = missing_glyphs(run.label for run in self.runs)
         if lacking:
             warnings.append(f"PNG figures show boxes for {lacking}: give such runs another LABEL=PATH")

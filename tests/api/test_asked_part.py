@@ -139,6 +139,19 @@ def test_pilot_of_studies_is_scored_and_compared_over_the_same_studies(studies: 
         rb.compare(pilot, apart, bench, **FEW)
 
 
+def test_first_epoch_is_scored_and_the_shortest_run_named(world: World, tmp_path: Path) -> None:
+    bench, runs = rb.load(world.folder), tmp_path / "runs"
+    pairs = bench.manifest.asked_pairs()
+    twice = write_run(runs / "twice", bench, pairs, dict.fromkeys(pairs, "C3"), epochs=2)
+    once = write_run(tmp_path / "once", bench, pairs, dict.fromkeys(pairs, "C3"))
+    write_run(runs / "pilot", bench, pairs[:5], dict.fromkeys(pairs, "D4"))
+    result = rb.score(twice, bench, **FEW)
+    assert figures(result) == pytest.approx(figures(rb.score(once, bench, **FEW)), nan_ok=True)
+    assert [one.message for one in result.scored.report.problems] == ["only epoch 1 of 2 is scored"]
+    done = call("rank", runs, world.folder, "--resamples", 20)
+    assert "warning: pilot asked the fewest questions (5); without it, more are scored" in done.stderr
+
+
 def test_run_with_every_question_refused_scores_0(world: World, studies: Any, tmp_path: Path) -> None:
     bench = rb.load(world.folder)
     pairs = bench.manifest.asked_pairs()
@@ -163,12 +176,18 @@ def test_empty_run_is_named_and_the_others_are_ranked(world: World, tmp_path: Pa
         (runs / name / "predictions.jsonl").write_text("")
         if record is not None:
             (runs / name / "run.json").write_text(record)
+    for name, files in {"killed": ("run.json",), "notes": ("readme.txt",)}.items():
+        (runs / name).mkdir()
+        for file in files:
+            (runs / name / file).write_text("{}")
     for name in SIDE_FILES:
         (runs / name).write_text("{}")
     done = call("rank", runs, world.folder, "--resamples", 20, "--json")
     assert [(one["name"], one["rank"]) for one in json.loads(done.stdout)["systems"]] == [("A", 1), ("refused", 2)]
     for name in "BC":
         assert f"{runs / name / 'predictions.jsonl'} is not ranked: the file contains no predictions" in done.stderr
+    assert f"{runs / 'killed'} is not ranked: it has no predictions, because its run was killed: repeat" in done.stderr
+    assert f"{runs / 'notes'} is not ranked: it has no predictions\n" in done.stderr
     (runs / "B" / "predictions.jsonl").write_text("no JSON\n")
     with pytest.raises(LintError, match=r"^B/predictions\.jsonl has "):
         rb.rank(runs, bench)

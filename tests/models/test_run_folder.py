@@ -140,7 +140,7 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"transcript\.jsonl:2: not a line of a transcript"):
             read_run(tmp_path)
     (tmp_path / "transcript.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"it has no transcript\.jsonl"):
+    with pytest.raises(ValueError, match=r"has no transcript\.jsonl, because its run was killed: repeat"):
         read_run(tmp_path)
     document = json.loads((tmp_path / "run.json").read_text())
     for content, message in (
