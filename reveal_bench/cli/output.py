@@ -415,7 +415,8 @@ def print_run(summary: RunSummary) -> None:
         (finding, str(sum(counts.values())), *(str(counts.get(name, 0)) for name in statuses))
         for finding, counts in counts_of.items()
     ]
-    head = ("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
+    counted = "questions" if "not_asked" in statuses else "asked"
+    head = ("finding" if summary.by_finding else "", counted, *(name.replace("_", " ") for name in statuses))
     _print_table(PrintedTable(head, rows), [finding == "all" for finding in counts_of])
     cached = f" ({summary.tokens_cached:,} of them cached)" if summary.tokens_cached else ""
     cost = "; no cost, because no prices were given" if summary.cost is None else f"; cost {summary.cost.normalize():f}"

@@ -57,6 +57,7 @@ def misses(
     counts = write_misses(
         out, cases, opened.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
     )
+    typer.echo("misses to read by finding:")
     for finding, n in counts.items():
         typer.echo(f"{n:>6,} {finding}")
     typer.echo(
@@ -129,6 +130,8 @@ def report(
     elif folder is None:
         if len(what) != 1 or is_other or human is not None or missing is not None:
             raise ValueError("a report of runs needs `--folder`, the dataset that the runs answered")
+        if Path(what[0]).is_file() or (Path(what[0]) / "run.json").is_file():
+            raise ValueError(f"a report of {what[0]} needs `--folder`, the dataset that the run answered")
         with terminal.progress("reading") as progress:
             written = api.report(what[0], out=out, split=split, progress=progress)
         written = replace(written, warnings=tuple(f"{written.path}: {warning}" for warning in written.warnings))

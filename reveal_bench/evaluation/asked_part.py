@@ -64,7 +64,8 @@ def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) 
         )
     )
     message = f"the run has no usable answer to any of its {len(pairs):,} questions"
-    problem = LintProblem("warning", name, None, "", "no-answers", "", message, "all questions are misses")
+    hint = "all are misses; a leaderboard takes no empty file"
+    problem = LintProblem("warning", name, None, "", "no-answers", "", message, hint)
     missing, n_questions = tuple(pairs), len(pairs)
     return LintReport(name, "jsonl", 0, (problem,), (), missing, {}, allow_missing=True, n_questions=n_questions)
 

@@ -304,7 +304,7 @@ def _log(path: Path, task: str, model: str | None) -> _SampleFile:
         named = str(results["model_name"])
         sent = results["configs"][task]["generation_kwargs"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{beside} is not an lmms-eval results file for {task}: {error!r}") from None
+        raise ValueError(f"{beside} is not an lmms-eval results file for {task}: {_fault(error)}") from None
     parameters: dict[str, Scalar] = {"backend": backend}
     parameters |= {RENAMED.get(key, key): value for key, value in sent.items() if isinstance(value, str | int | float)}
     is_api = backend in API_BACKENDS
@@ -313,6 +313,11 @@ def _log(path: Path, task: str, model: str | None) -> _SampleFile:
     name = PurePath(named).name if named.startswith(("/", ".", "~")) else named
     # a local model's batch is padded to its longest reply, and lmms-eval counts the padding
     return _SampleFile(path, model or name or backend, parameters, counts_tokens=is_api or batch == "1")
+
+
+def _fault(error: Exception) -> str:
+    """Return what is wrong with a document, in words."""
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _samples(log: _SampleFile, questions: Mapping[str, _Exported]) -> Iterator[_Sample]:
@@ -326,7 +331,7 @@ def _samples(log: _SampleFile, questions: Mapping[str, _Exported]) -> Iterator[_
                 came, version = tuple(sample["reveal"]["replies"]), str(sample["reveal"]["lmms_eval"])
                 tokens = {name: int(count) for name, count in (sample["token_counts"][0] or {}).items()}
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-                raise ValueError(f"{place} is not a sample of lmms-eval: {error!r}") from None
+                raise ValueError(f"{place} is not a sample of lmms-eval: {_fault(error)}") from None
             if question_id not in questions or questions[question_id].sent != sent:
                 rule = f"which lacks {question_id!r} or has other messages for it"
                 raise ValueError(f"{place} is not from this export, {rule}")

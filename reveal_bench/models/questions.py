@@ -242,6 +242,7 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
         raise ArgumentError("form", rule, repr(settings.form))
     if limit is not None and limit < 1:
         raise ArgumentError("limit", "must be at least 1", limit)
+    check_split(info, folder, split)
     listed = list(kind.questions.read(folder, split, info, settings.form))[:limit]
     return listed if settings.views == "all" else [replace(one, images=_one_view(one.images)) for one in listed]
 
@@ -298,9 +299,12 @@ def _shots_split(folder: Path, info: FolderInfo, asked_for: str | None) -> str:
     if asked_for is not None:
         if asked_for not in having:
             raise ArgumentError(
-                "shots_split", f"must have references in {folder} ({', '.join(having)})", repr(asked_for)
+                "shots_split",
+                f"must have references on images in {folder} ({', '.join(having) or 'no split does'})",
+                repr(asked_for),
             )
         return asked_for
     if not having:
-        raise ValueError(f"{folder} has no split with references, so there are no examples")
+        rule = "have a split with references on images"
+        raise ValueError(f"examples show findings on images: {folder} must {rule}; `--prompt zero-shot` needs none")
     return "validation" if "validation" in having else having[0]

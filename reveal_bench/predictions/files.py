@@ -191,6 +191,9 @@ def _read_outcomes(path: Path, split: str, key: str) -> list[dict[str, Any]]:
             _ = outcome[key], outcome.get("finding")
             outcomes.append(outcome)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, KeyError) and any(name.endswith("_id") for name in outcome):  # of another kind
+                rule = f"must be a run on this benchmark, whose questions have `{key}`"
+                raise ValueError(f"{transcript.parent} {rule}, got a run on {run['benchmark']}") from None
             raise ValueError(f"{transcript}:{number}: not a line of a transcript: {error!r}") from None
     return outcomes
 

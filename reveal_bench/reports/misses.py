@@ -90,7 +90,7 @@ def write_misses(
             raise ArgumentError("grid", f"must be that of `case_errors[{model!r}]`, {cases.grid}", grid)  # type: ignore[attr-defined]
     misses = _choose(case_errors, seed, max_per_finding)
     if not misses:
-        raise ArgumentError("case_errors", "must have a miss that no reader has judged", "none")
+        raise ValueError("the runs must have a miss without overlap that no reader has judged, got none")
     touched = _touched_cells(records, {(case.image_id, case.finding) for case, _ in misses}, Grid(grid))
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # left by an interrupted run

@@ -11,6 +11,8 @@ from pathlib import Path
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.models.run_folder import RUN
+from reveal_bench.predictions.files import prediction_file
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import Progress, check_target, write_page
 from reveal_bench.reports.run_errors import Reviews
@@ -72,6 +74,7 @@ def write_run_report(
     check_target(Path(folder), out)
     if not 0 <= examples <= MOST_EXAMPLES:
         raise ArgumentError("examples", f"must be from 0 to {MOST_EXAMPLES}", examples)
+    runs = [(label, path if (path / RUN).is_file() else prediction_file(path)) for label, path in runs]
     opened = open_split(folder, runs, split)
     loaded = load_runs(runs, opened, progress=progress)
     labels = [run.label for run in loaded]

@@ -152,6 +152,16 @@ def test_first_epoch_is_scored_and_the_shortest_run_named(world: World, tmp_path
     assert "warning: pilot asked the fewest questions (5); without it, more are scored" in done.stderr
 
 
+def test_run_on_another_kind_of_benchmark_is_named(world: World, studies: Any, tmp_path: Path) -> None:
+    of_studies = rb.load(studies[0])
+    ids = [one.study_id for one in of_studies.references]
+    other = write_run(tmp_path / "other", of_studies, ids[:2], {})
+    line = (other / "run.json").read_text().replace(f'"split": "{of_studies.split}"', '"split": "released"')
+    (other / "run.json").write_text(line)
+    with pytest.raises(ValueError, match=f"a run on this benchmark.*, got a run on {of_studies.info.benchmark}"):
+        rb.score(other, rb.load(world.folder), **FEW)
+
+
 def test_run_with_every_question_refused_scores_0(world: World, studies: Any, tmp_path: Path) -> None:
     bench = rb.load(world.folder)
     pairs = bench.manifest.asked_pairs()

@@ -328,7 +328,7 @@ def test_of_several_logs_the_latest_reply_counts(log: Log, export: Path) -> None
     [
         ("{", ":1 is not a sample of lmms-eval"),
         ("[]", ":1 is not a sample of lmms-eval"),
-        ('{"target": "x"}', ":1 is not a sample of lmms-eval"),
+        ('{"target": "x"}', ":1 is not a sample of lmms-eval: it lacks 'filtered_resps'"),
         (("sent", "0" * 64), "is not from this export"),
         (("id", "nobody|Edema"), "is not from this export"),
         ({"filtered_resps": []}, "must have a text for each of its 1 replies"),

@@ -46,6 +46,11 @@ def test_what_cannot_be_asked_is_said(films: Path) -> None:
         describe_split(films, "nowhere")
 
 
+def test_split_that_the_folder_lacks_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`split` must be one of the splits of .* \(test\), got 'released'"):
+        list_questions(findings_folder(tmp_path), "released", AskSettings(form="labels"))
+
+
 @pytest.mark.parametrize(
     ("pattern", "column", "differs"),
     [

@@ -137,7 +137,7 @@ def test_there_and_back_through_the_form(tmp_path, ours):
                 assert case.source == "reader"
                 assert case.category == ("position" if case.cell[0] < "E" else "anatomy")
     done = {"gpt-x": categorize(predictions(1), RECORDS, grid=8, reviews=reviews)}
-    with pytest.raises(ValueError, match="`case_errors` must have a miss that no reader has judged, got none"):
+    with pytest.raises(ValueError, match="must have a miss without overlap that no reader has judged, got none"):
         write_misses(tmp_path / "again", done, RECORDS, open_picture, grid=8)
 
 

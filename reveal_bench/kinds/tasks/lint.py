@@ -258,7 +258,9 @@ def _note_missing(
         refusal = options.part_refusal(len(missing), len(manifest.tasks))
         message = f"{len(missing)} of {len(manifest.tasks)} tasks have no answer{refusal}: {named}"
         if options.allow_missing:
-            log.warning("missing-tasks", message, hint="once all answers are rated, missing ones score 1, the lowest")
+            log.warning(
+                "missing-tasks", message, hint="missing answers get the lowest score, 1, once all others are rated"
+            )
         else:
             log.error(
                 "missing-tasks",
