@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -441,8 +442,9 @@ def _print_left_out(columns: Iterable[str]) -> None:
 
 
 def _width(*, wide: bool = False) -> int:
-    """Return the width of the terminal in characters; 200 if output goes to a pipe."""
-    return _UNBOUNDED if wide else shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
+    """Return the width of the terminal in characters, or COLUMNS; 200 if output goes to a pipe without COLUMNS."""
+    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return _UNBOUNDED if wide else shutil.get_terminal_size().columns if is_known else 200
 
 
 def print_refusal(problem: dict[str, Any]) -> None:

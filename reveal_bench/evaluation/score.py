@@ -54,7 +54,7 @@ class LintError(ValueError):
     def __init__(self, report: LintReport) -> None:
         self.report = report
         problems = report.render(most=5, statistics=False)
-        super().__init__(f"{report.file} has {report.verdict} and was not scored\n{problems}")
+        super().__init__(f"{report.file} was not scored\n{problems}")
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ def test_empty_run_is_named_and_the_others_are_ranked(world: World, tmp_path: Pa
     assert f"{runs / 'killed'} is not ranked: it has no predictions, because its run was killed: repeat" in done.stderr
     assert f"{runs / 'notes'} is not ranked: it has no predictions\n" in done.stderr
     (runs / "B" / "predictions.jsonl").write_text("no JSON\n")
-    with pytest.raises(LintError, match=r"^B/predictions\.jsonl has "):
+    with pytest.raises(LintError, match=r"^B/predictions\.jsonl was not scored"):
         rb.rank(runs, bench)
     with pytest.raises(ArgumentError, match="must have predictions, got only empty files: C"):
         rb.rank({"C": runs / "C"}, bench)

@@ -186,3 +186,10 @@ def test_notebook_gets_one_line(
     assert [text.split(" after ")[1].strip() for text in texts[1:]] == ["10 s", "25 s", "48 s", "82 s"]
     assert texts[0] == ""
     assert "".join(texts).count("\n") == 1
+
+
+def test_columns_set_the_width_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert output._width() == 200
+    monkeypatch.setenv("COLUMNS", "80")
+    assert output._width() == 80

@@ -38,6 +38,7 @@ def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Comple
     before = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
+        patch.delenv("COLUMNS", raising=False)
         patch.setattr(sys, "argv", ["reveal-bench", *map(str, words)])
         patch.setattr(build, "cores", lambda workers: workers or 1)  # each one more imports everything again
         try:
@@ -165,7 +166,8 @@ def test_lint_shows_all_problems_and_score_refuses_with_the_same(world: World, t
     report = json.loads(call("lint", file, world.folder, "--split", "holdout", "--json", expect=1).stdout)
     assert {2, 5} <= {problem["line"] for problem in report["problems"]}
     refused = call("score", file, world.vault, "--split", "holdout", expect=1)
-    assert "was not scored" in refused.stderr
+    assert refused.stderr.startswith("error: chance.jsonl was not scored\n")
+    assert refused.stderr.count(" errors, ") == 1
     assert "chance.jsonl:5: error" in refused.stderr
 
 

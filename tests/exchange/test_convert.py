@@ -163,7 +163,7 @@ def test_what_cannot_be_converted_is_refused_before_anything_is_written(
     with pytest.raises(ArgumentError, match="must be a new or empty folder"):
         to_form("coco", world.folder, "released", tmp_path / "full")
     (tmp_path / "p.jsonl").write_text('{"image_id": "nobody", "finding": "Edema", "cell": "A1"}\n')
-    with pytest.raises(LintError, match=r"p\.jsonl has 1 error"):
+    with pytest.raises(LintError, match=r"p\.jsonl was not scored"):
         to_form("coco", world.folder, "released", tmp_path / "out", predictions=tmp_path / "p.jsonl")
     to_form("coco", world.folder, "released", tmp_path / "out")
     with pytest.raises(ArgumentError, match="must be one of the readers: ground_truth, got me"):
