@@ -51,7 +51,10 @@ class LeaderboardError(ValueError):
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status, self.problem = status, dict(problem)
-        super().__init__(f"the leaderboard answered {status}: {problem.get('detail') or problem.get('title')}")
+        balance = problem.get("balance")
+        next_at = balance.get("next_at") if isinstance(balance, dict) else None
+        later = f" The next submission is possible from {next_at}." if next_at else ""
+        super().__init__(f"the leaderboard answered {status}: {problem.get('detail') or problem.get('title')}{later}")
 
     @property
     def kind(self) -> str:

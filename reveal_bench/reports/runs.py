@@ -15,7 +15,7 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.evaluation.asked_part import select_asked, unanswered_report
+from reveal_bench.evaluation.asked_part import select_asked, unanswered_report, with_facts_of_run
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
@@ -257,6 +257,7 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
             report = split.kind.predictions.lint(
                 file, split.manifest, LintOptions(grid, allow_missing=True, any_scale=True)
             )
+        report = with_facts_of_run(report, file, split.kind, split.manifest)
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

@@ -116,7 +116,7 @@ def test_wrong_point_file_is_reported(world: World, lines: list[dict[str, Any]],
     printed = call("lint", path, world.folder, expect=0 if report.ok else 1).stdout
     assert [part for part in message if part not in printed] == []
     if not report.ok:
-        with pytest.raises(LintError, match=f"^{name} has "):
+        with pytest.raises(LintError, match=f"^{name} was not scored"):
             rb.score(path, world.folder)
 
 

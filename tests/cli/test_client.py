@@ -95,6 +95,14 @@ def send(server_script: Script, file: Path, **options: Any) -> dict[str, Any]:
     return server_script.server("t0ken").submit(file, benchmark="chexlocalize", metadata=METADATA, **options)
 
 
+def test_used_up_budget_says_when_it_goes_on() -> None:
+    used_up = {"detail": "Nothing is left today.", "balance": {"next_at": "2026-11-29T00:00:00Z"}}
+    assert str(LeaderboardError(429, used_up)).endswith(
+        "today. The next submission is possible from 2026-11-29T00:00:00Z."
+    )
+    assert str(LeaderboardError(429, {"detail": "Nothing is left.", "balance": {"next_at": None}})).endswith("is left.")
+
+
 @pytest.mark.parametrize(
     "failure", [BROKEN, problem(503, "not-ready"), problem(429, "rate")], ids=["broken", "not-ready", "rate"]
 )

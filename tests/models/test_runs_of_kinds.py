@@ -16,6 +16,7 @@ import pytest
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.detection.records import instances
 from reveal_bench.models.run_folder import read_run
+from reveal_bench.reports.runs import load_runs, open_split
 from tests.cli.test_score import call
 from tests.dataset.card_folders import findings_folder, tasks_folder
 from tests.models.conftest import saying
@@ -94,6 +95,8 @@ def test_unanswered_questions_of_a_detection_run_are_counted(
     message = f"3 of {len(transcript.splitlines())} questions have no usable answer"
     assert f"warning: some/predictions.jsonl: {message}" in call("score", run, folder, *FEW).stderr
     assert json.loads(call("score", every, folder, *FEW, "--json").stdout)["n_missing"] == 0
+    runs = [("", run), ("all", every)]
+    assert [one.n_missing for one in load_runs(runs, open_split(folder, runs))] == [3, 0]
 
 
 def macros_of_comparison(a: Path, b: Path, folder: Path, *words: object) -> dict[str, float]:

@@ -220,7 +220,7 @@ def test_what_a_reader_must_know_is_said(world: World, manifest: ImageManifest, 
     warnings = write_run_report([("s", path)], world.folder, tmp_path / "out", findings=TWO[:1], n_resamples=20)
     (warning,) = warnings
     part = f"9 of {len(manifest.rows)} images (ids "
-    assert warning.startswith(f"scores are over the questions that every run asked: {part}")
+    assert warning.startswith(f"scores are over the questions that s asked: {part}")
     page = (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
     assert f"split released, {part}" in page
     assert "on 9 images of" in page

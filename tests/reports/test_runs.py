@@ -194,7 +194,7 @@ def test_what_cannot_be_a_report_is_refused(world: World, run_paths: Paths, tmp_
         load_runs(named(tmp_path), opened)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"image_id": "nobody", "finding": "Edema", "cell": "A1"}\n', encoding="utf-8")
-    with pytest.raises(LintError, match=r"bad\.jsonl has"):
+    with pytest.raises(LintError, match=r"bad\.jsonl was not scored"):
         load_runs(named(bad), opened)
     with pytest.raises(ValueError, match="`findings` must be among"):
         score_runs(loaded_hits(named(one), opened), opened, findings=["Fracture"])
