@@ -37,6 +37,8 @@ NEEDED = {"width", "height", "x", "y", "area_px", "n_instances", "counts"}
 QUANTITIES = ("kvp", "exposure_mas")
 CONTRAST = "contrast"
 """Field of a warning about a picture that shows nothing, followed by the image id in brackets."""
+NULL_ENTRIES = ("label_vector",)
+"""Lists whose entries may be null."""
 
 
 def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = False) -> Iterator[Fault]:
@@ -77,7 +79,7 @@ def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterat
     if value is None and place.rpartition(".")[2] not in MAY_BE_NULL and not may_lack:
         yield place, "must be a list, which may be empty", "null"
     for entry in value or ():
-        if entry is None and _is_entry(feature.feature):
+        if entry is None and place not in NULL_ENTRIES and _is_entry(feature.feature):
             yield place, "must not contain null", "null"
         else:
             yield from _faults(entry, feature.feature, place, may_lack)

@@ -107,13 +107,14 @@ class DecisionSums:
         answered: npt.ArrayLike | None,
         units: IntArray,
         n_units: int,
+        asked: BoolArray | None = None,
     ) -> DecisionSums:
-        """Return the counts of each resampled unit; `answered` as for :func:`estimate_labels`."""
-        plain = label_sums(predictions, references, units=units, n_units=n_units)
+        """Return the counts of each resampled unit; `answered` and `asked` as for :func:`estimate_labels`."""
+        plain = label_sums(predictions, references, units=units, n_units=n_units, asked=asked)
         if answered is None or np.all(answered):
             return cls(plain, plain)
         missed = missed_decisions(predictions, references, answered)
-        return cls(plain, label_sums(missed, references, units=units, n_units=n_units))
+        return cls(plain, label_sums(missed, references, units=units, n_units=n_units, asked=asked))
 
     def for_metric(self, metric: str) -> LabelSums:
         """Return the counts from which `metric` is computed."""
@@ -142,6 +143,7 @@ def estimate_labels(
     patients: Sequence[str] | None = None,
     all_patients: Sequence[str] | None = None,
     answered: npt.ArrayLike | None = None,
+    asked: BoolArray | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
     """Return metrics of label sets and, with scores, metrics of scores.
@@ -158,6 +160,7 @@ def estimate_labels(
     all_patients : all patients of the split, needed if some have no study
     answered : bool array (n_studies,), by default all True. A study without a prediction (False) is wrong for every
         label in the metrics that credit absence: specificity, NPV, balanced accuracy, exact match and Hamming loss
+    asked : bool array (n_studies, n_labels), False where a study has no reference for a label
     resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca" With
         "jackknife", ranking metrics have the intervals of :mod:`reveal_bench.metrics.ranking_intervals`.
 
@@ -180,7 +183,9 @@ def estimate_labels(
     """
     n_studies = len(np.asarray(references))
     units, n_units = resampled_units(n_studies, patients, all_patients)
-    sums = DecisionSums.of(references if predictions is None else predictions, references, answered, units, n_units)
+    sums = DecisionSums.of(
+        references if predictions is None else predictions, references, answered, units, n_units, asked
+    )
     n_labels = sums.plain.confusion.shape[1]
     if n_labels != len(labels):
         raise ArgumentError("labels", f"must name the {n_labels} columns of `references`", len(labels), ("references",))
@@ -190,7 +195,7 @@ def estimate_labels(
         drawn = sums.resample(counts)
         of_sums = {name: statistic(drawn.for_metric(name)) for name, statistic in OF_SUMS.items()}
         of_sums = {} if predictions is None else of_sums
-        of_ranks = {name: _ranking_replicates(ranked[name], references, units)(counts) for name in ranked}
+        of_ranks = {name: _ranking_replicates(ranked[name], references, units, asked)(counts) for name in ranked}
         return of_sums | of_ranks
 
     drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
@@ -202,12 +207,13 @@ def estimate_labels(
         elif name in OF_SUMS:
             estimates += _pooled(name, sums.for_metric(name), of_replicates, n_studies, resampling)
     for name, (ranking, column) in ranked.items():
-        of_counts = _ranking_replicates((ranking, column), references, units)
+        of_counts = _ranking_replicates((ranking, column), references, units, asked)
         without = leave_one_out(of_counts, n_units) if interval == "bca" else None
-        figures = replace(figures_of_ranking(ranking, column, references, units, n_units, drawn[name]), without=without)
+        figures = figures_of_ranking(ranking, column, references, units, n_units, drawn[name], asked)
+        figures = replace(figures, without=without)
         estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=interval)
     if scores is not None and are_probabilities(scores):
-        losses = figures_of_losses(scores, references, units, n_units, resampling)
+        losses = figures_of_losses(scores, references, units, n_units, resampling, asked)
         estimates += estimates_from(losses, labels, recipe=resampling.signature("log_loss"), interval=interval)
     estimates.sort(key=lambda one: one.metric in SHOWN_LAST)
     return estimates
@@ -229,8 +235,10 @@ def ranked_scores(predictions: npt.ArrayLike | None, scores: npt.ArrayLike | Non
     return ranked
 
 
-def _ranking_replicates(ranked: Ranked, references: npt.ArrayLike, units: IntArray) -> Callable[[Counts], FloatArray]:
-    return partial(ranking_replicates, *ranked, references, units=units)
+def _ranking_replicates(
+    ranked: Ranked, references: npt.ArrayLike, units: IntArray, asked: BoolArray | None
+) -> Callable[[Counts], FloatArray]:
+    return partial(ranking_replicates, *ranked, references, units=units, asked=asked)
 
 
 def are_probabilities(scores: npt.ArrayLike) -> bool:
@@ -240,7 +248,12 @@ def are_probabilities(scores: npt.ArrayLike) -> bool:
 
 
 def figures_of_losses(
-    probabilities: npt.ArrayLike, references: npt.ArrayLike, units: IntArray, n_units: int, resampling: Resampling
+    probabilities: npt.ArrayLike,
+    references: npt.ArrayLike,
+    units: IntArray,
+    n_units: int,
+    resampling: Resampling,
+    asked: BoolArray | None = None,
 ) -> Figures:
     """Return the log loss of every label, with the inputs of its intervals: the mean of one loss per study.
 
@@ -253,15 +266,16 @@ def figures_of_losses(
     """
     losses = log_losses(probabilities, references)
     n_studies, n_labels = losses.shape
+    kept = slice(None) if asked is None else np.flatnonzero(asked)
     (means,) = bootstrap_columns(
-        [losses.ravel()],
-        np.tile(np.arange(n_labels), n_studies),
-        np.repeat(units, n_labels),
+        [losses.ravel()[kept]],
+        np.tile(np.arange(n_labels), n_studies)[kept],
+        np.repeat(units, n_labels)[kept],
         n_groups=n_labels,
         n_units=n_units,
         blocks=blocks_of_counts(n_units, resampling),
     )
-    n_units_of_rarer, without = units_of_both(references, units), means.left_out()
+    n_units_of_rarer, without = units_of_both(references, units, asked), means.left_out()
     support = evidence_of_groups(
         macro_first(without),
         n_units_of_rarer,
@@ -287,7 +301,7 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
     values, left_out, has_lowest = statistic(total), statistic(sums.left_out()), metric in _OF_DEPENDENCE
     # Without its last unit that is positive, or called so, MCC is undefined; its limit is 0, as kappa is there
     left_out = np.where(np.isnan(left_out) & ~np.isnan(values), 0.0, left_out) if metric == "mcc" else left_out
-    n, undefined = np.full(len(values), int(total.studies[0])), np.isnan(values)
+    n, undefined = total.confusion.sum(axis=-1).astype(np.int64), np.isnan(values)
     support = evidence_of_groups(
         macro_first(left_out),
         units_behind(metric, sums),
@@ -324,6 +338,7 @@ def figures_of_ranking(
     units: IntArray,
     n_units: int,
     replicates: FloatArray,
+    asked: BoolArray | None = None,
 ) -> Figures:
     """Return AUROC or average precision of every label, with the inputs of their intervals.
 
@@ -334,15 +349,16 @@ def figures_of_ranking(
     replicates : float array (n_resamples, n_labels)
     """
     present = np.asarray(references, bool)
-    values = _OF_SCORES[metric](scores, present)
-    columns = [(*column, units) for column in zip(scores.T, present.T, strict=True)]
-    parts = ranking_parts(metric, scores, present, units, n_units)
-    undefined, n = np.isnan(values), np.full(len(values), len(scores))
+    counts = np.ones(present.shape, bool) if asked is None else asked
+    values = ranking_replicates(metric, scores, present, np.ones((1, len(scores))), asked=asked)[0]
+    columns = [(scores[kept, i], present[kept, i], units[kept]) for i, kept in enumerate(counts.T)]
+    parts = ranking_parts(metric, scores, present, units, n_units, asked)
+    undefined, n = np.isnan(values), counts.sum(axis=0)
     return Figures(
         values,
         replicates,
         np.where(undefined, 0, n),
-        behind=units_of_both(present, units),
+        behind=units_of_both(present, units, asked),
         parts=(parts[0], parts[1]),
         support=ranking_evidence(metric, columns, values, n_units),
         n_undefined=np.where(undefined, n, 0),
@@ -410,10 +426,12 @@ def estimate_ranking(
     return estimates_from(figures, groups, recipe=resampling.by(interval).signature(ranking), interval=interval)
 
 
-def units_of_both(references: npt.ArrayLike, units: IntArray) -> IntArray:
+def units_of_both(references: npt.ArrayLike, units: IntArray, asked: BoolArray | None = None) -> IntArray:
     """Return the number of units with each label or without it, whichever is smaller, (n_labels,)."""
-    columns = np.asarray(references, bool).T
-    return np.array([min(len(set(units[has])) for has in (column, ~column)) for column in columns], np.int64)
+    present = np.asarray(references, bool)
+    counts = np.ones(present.shape, bool) if asked is None else asked
+    pairs = zip((present & counts).T, (~present & counts).T, strict=True)
+    return np.array([min(len(set(units[has])) for has in pair) for pair in pairs], np.int64)
 
 
 def as_flat_result(

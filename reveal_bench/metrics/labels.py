@@ -5,7 +5,7 @@ Conventions
 `predictions` and `references` are bool arrays (n_studies, n_labels), `scores` float arrays of the same shape, where a
 higher score means that the label is more likely to be present. Probabilities become predictions by thresholds fixed
 before scoring (:func:`apply_thresholds`). Undefined values are NaN and are left out of averages; results without
-studies are NaN.
+studies are NaN. `asked` (n_studies, n_labels) is False where a study has no reference for a label; None if it has all.
 
 ``average``: None, one value per label; "macro", unweighted mean over the labels that are defined; "micro", all
 decisions pooled; "weighted", mean over the defined labels weighted by their positive references, for specificity and
@@ -281,7 +281,12 @@ class LabelSums:
 
 
 def label_sums(
-    predictions: ArrayLike, references: ArrayLike, *, units: ArrayLike | None = None, n_units: int | None = None
+    predictions: ArrayLike,
+    references: ArrayLike,
+    *,
+    units: ArrayLike | None = None,
+    n_units: int | None = None,
+    asked: BoolArray | None = None,
 ) -> LabelSums:
     """Return the counts of each resampled unit.
 
@@ -289,6 +294,7 @@ def label_sums(
     ----------
     predictions, references : bool arrays (n_studies, n_labels)
     units : int array (n_studies,), values in [0, n_units); by default, each study is its own unit
+    asked : bool array (n_studies, n_labels), False for labels of a study that do not count
 
     Raises
     ------
@@ -298,12 +304,13 @@ def label_sums(
     a = check_codes("predictions", predictions, low=0, limit=2, n_dims=(2,)).astype(np.bool_)
     b = check_pair("predictions", a, references)
     unit, n = _check_units(units, n_units, len(a))
-    per_study = np.stack([a & b, a & ~b, ~a & b, ~(a | b)], axis=-1).astype(np.float64)
+    counts = np.ones(a.shape, np.bool_) if asked is None else asked
+    per_study = np.stack([a & b, a & ~b, ~a & b, ~(a | b)], axis=-1) * counts[..., None].astype(np.float64)
     of_study = [_parts(ratio, per_study.sum(axis=1)) for ratio in get_args(Ratio)]
     numerators, denominators = (np.stack(parts, axis=-1) for parts in zip(*of_study, strict=True))
     defined = denominators > 0
     values = np.divide(numerators, denominators, out=np.zeros_like(numerators), where=defined)
-    studies = np.stack([np.ones(len(a)), (a == b).all(axis=1)], axis=-1)
+    studies = np.stack([np.ones(len(a)), ((a == b) | ~counts).all(axis=1)], axis=-1)
     ratios = np.stack([values, defined], axis=-1)
     return LabelSums(*(_sum_by_unit(part, unit, n) for part in (per_study, studies, ratios)))
 
@@ -339,7 +346,7 @@ def exact_match_from_sums(sums: LabelSums) -> FloatArray:
 def hamming_from_sums(sums: LabelSums, *, average: Literal["micro"] | None = None) -> FloatArray:
     """Return :func:`hamming_loss` from sums (...): per label (..., n_labels), or over all decisions (...)."""
     _check_option("average", average, (None, "micro"))
-    loss = divide(sums.confusion[..., 1] + sums.confusion[..., 2], sums.studies[..., 0, None])
+    loss = divide(sums.confusion[..., 1] + sums.confusion[..., 2], sums.confusion.sum(axis=-1))
     return loss if average is None else _mean(loss)
 
 
@@ -413,13 +420,18 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     if metric != "cohen_kappa":
         return np.stack(_parts(metric, sums.confusion))
     tp, fp, fn, _ = np.moveaxis(sums.confusion, -1, 0)
-    studies, called = sums.studies[:, :1], tp + fp
-    n, positive = studies.sum(), (tp + fn).sum(axis=0)
+    studies, called = sums.confusion.sum(axis=-1), tp + fp
+    n, positive = studies.sum(axis=0), (tp + fn).sum(axis=0)
     return np.stack([2 * (n * tp - positive * called), positive * studies + (n - 2 * positive) * called])
 
 
 def ranking_parts(
-    metric: Ranking, scores: FloatArray, references: BoolArray, units: IntArray, n_units: int
+    metric: Ranking,
+    scores: FloatArray,
+    references: BoolArray,
+    units: IntArray,
+    n_units: int,
+    asked: BoolArray | None = None,
 ) -> FloatArray:
     """Return numerators and denominators of AUROC or average precision of each label, (2, n_units, n_labels).
 
@@ -439,13 +451,14 @@ def ranking_parts(
     >>> numerators[:, 0].tolist(), float(numerators.sum() / denominators.sum())
     ([1.25, 0.25, 0.25, 1.25], 0.75)
     """
-    influences = np.stack(
-        [ranking_influences(metric, *column) for column in zip(scores.T, references.T, strict=True)], axis=1
-    )
-    has_study = np.bincount(units, minlength=n_units)[:, None] > 0
-    denominators = np.broadcast_to(has_study, (n_units, scores.shape[1])).astype(np.float64)
-    values = ranking_replicates(metric, scores, references, np.ones((1, len(scores))))[0]
-    return np.stack([denominators * values + has_study.sum() * _sum_by_unit(influences, units, n_units), denominators])
+    counts = np.ones(references.shape, np.bool_) if asked is None else asked
+    influences = np.zeros(scores.shape)
+    for i, kept in enumerate(counts.T):
+        influences[kept, i] = ranking_influences(metric, scores[kept, i], references[kept, i])
+    denominators = (_sum_by_unit(counts, units, n_units) > 0).astype(np.float64)
+    values = ranking_replicates(metric, scores, references, np.ones((1, len(scores))), asked=asked)[0]
+    changes = denominators.sum(axis=0) * _sum_by_unit(influences, units, n_units)
+    return np.stack([denominators * values + changes, denominators])
 
 
 def ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray) -> FloatArray:
@@ -485,10 +498,12 @@ def ranking_replicates(
     *,
     units: ArrayLike | None = None,
     average: Average | None = None,
+    asked: BoolArray | None = None,
 ) -> FloatArray:
     """Return :func:`auroc` or :func:`average_precision` in every replicate, exactly; the counts weight the studies.
 
-    Arguments and errors as for :func:`auroc`; `counts` (n_resamples, n_units) and `units` as for :func:`label_sums`.
+    Arguments and errors as for :func:`auroc`; `counts` (n_resamples, n_units), `units` and `asked` as for
+    :func:`label_sums`.
 
     Returns
     -------
@@ -504,15 +519,19 @@ def ranking_replicates(
     if average == "micro":
         unit = np.repeat(unit, score.shape[1])
         score, positive = score.reshape(-1, 1), positive.reshape(-1, 1)
+        asked = None if asked is None else asked.reshape(-1, 1)
     values = np.empty((len(counts), score.shape[1]))
     step = max(1, 2**21 // max(1, len(score)))  # number of replicates at a time, with about 16 MB of weights
     for block in (slice(start, start + step) for start in range(0, len(counts), step)):
         weights = counts[block].T.astype(np.float64, order="C")[unit]
         for i in range(score.shape[1]):
-            values[block, i] = _rank(metric, score[:, i], positive[:, i], weights)
+            rows = slice(None) if asked is None else asked[:, i]
+            values[block, i] = _rank(metric, score[rows, i], positive[rows, i], weights[rows])
     if average is None:
         return values
-    return _mean(values, counts @ _sum_by_unit(positive, unit, counts.shape[1]) if average == "weighted" else None)
+    if average != "weighted":
+        return _mean(values)
+    return _mean(values, counts @ _sum_by_unit(positive if asked is None else positive & asked, unit, counts.shape[1]))
 
 
 def _parts(metric: str, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -14,8 +14,9 @@ Conventions
 * The id of a study is, for example, ``patient64741_study1``. If a table has a row per radiograph, all rows of a study
   must agree.
 * The split is the name of the folder before the patient's folder; "valid" and "val" become "validation".
-* A blank or uncertain (-1) label is a problem unless `blank` or `uncertain` states its meaning. A row with a missing
-  label is left out and counted, because references and readings state every label.
+* A blank or uncertain (-1) label is a problem unless `blank` or `uncertain` states its meaning. Missing labels are
+  counted. A reference without some labels is scored on the others; a row without any label, and a reader's row with a
+  missing label, is left out.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class _StudyLabels:
     split: str
     patient_id: str
     labels: tuple[str, ...]
+    unknown: tuple[str, ...]
     sex: str
     age_band: str
 
@@ -85,7 +87,9 @@ class _ChexpertTables:
     findings: Sequence[str] = CHEXPERT_LABELS
     policy: LabelPolicy = field(default_factory=LabelPolicy)
     n_missing: Counter[str] = field(default_factory=Counter)
-    """Table -> number of rows left out because a label is missing."""
+    """Table -> number of rows left out because labels are missing."""
+    n_unknown: Counter[str] = field(default_factory=Counter)
+    """Table of references -> number of missing labels in the other rows."""
     problems: DownloadProblems = field(default_factory=DownloadProblems)
 
     @property
@@ -96,8 +100,11 @@ class _ChexpertTables:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on rows that are left out because a label is missing."""
-        return [f"{name}: {count_text(n, 'row')} left out: a label is missing" for name, n in self.n_missing.items()]
+        """Sentences on missing labels, and on rows that are left out because of them."""
+        return [
+            *(f"{name}: {count_text(n, 'label')} missing: not scored" for name, n in self.n_unknown.items()),
+            *(f"{name}: {count_text(n, 'row')} left out: labels are missing" for name, n in self.n_missing.items()),
+        ]
 
 
 def detect(root: Path) -> float:
@@ -161,7 +168,9 @@ def read(
     finish(tables.problems, warnings, keep_going=keep_going)
     splits: dict[str, list[StudyRecord]] = {}
     for study_id, study in tables.references.items():
-        record = StudyRecord(study_id, study.patient_id, study.labels, sex=study.sex, age_band=study.age_band)
+        record = StudyRecord(
+            study_id, study.patient_id, study.labels, sex=study.sex, age_band=study.age_band, unknown=study.unknown
+        )
         splits.setdefault(study.split, []).append(record)
     if not splits:
         raise BuildError([Problem(".", None, "rows", "must include a study without a problem", "none")])
@@ -237,15 +246,21 @@ def _read_all(root: Path, findings: Sequence[str], policy: LabelPolicy) -> _Chex
     missing: set[str] = set()
     for path in references:
         tables.files[f"references {path.stem}"] = path.name
-        tables.references |= _by_study(path, path.name, tables, tables.references, missing)
+        own = _by_study(path, path.name, tables, tables.references, missing)
+        tables.n_unknown[path.name] += sum(len(study.unknown) for study in own.values())
+        tables.references |= own
+    tables.n_unknown = +tables.n_unknown
     for path, reader in _reader_names(root, readers).items():
         name = path.relative_to(root).as_posix()
         tables.files[f"reader {reader}"] = name
-        own = _by_study(path, name, tables, {}, set())
+        read = _by_study(path, name, tables, {}, set())
+        own = {study_id: study for study_id, study in read.items() if not study.unknown}
+        tables.n_missing[name] += len(read) - len(own)
         for study_id in own.keys() - tables.references.keys() - missing:
             rule = "must be in a table of references"
             tables.problems.append(Problem(name, study_id, "study", rule, "none"))
         tables.readers[reader] = {name: study.labels for name, study in own.items() if name in tables.references}
+    tables.n_missing = +tables.n_missing
     return tables
 
 
@@ -255,7 +270,7 @@ def _by_study(
     """Return a dict from study id to the labels of a table.
 
     Studies whose rows contradict each other or `before` (studies of earlier tables) are left out, and removed from
-    `before`. Studies with a missing label are left out, counted and added to `missing`.
+    `before`. Studies without any label are left out, counted and added to `missing`.
     """
     studies: dict[str, _StudyLabels] = {}
     contradicted = set()
@@ -275,7 +290,7 @@ def _by_study(
 
 
 def _read_table(path: Path, file: str, tables: _ChexpertTables) -> Iterator[tuple[str, TableRow, _StudyLabels | None]]:
-    """Yield (study id, row, labels and demographics) of each row without a problem; None if a label is missing."""
+    """Yield (study id, row, labels and demographics) of each row without a problem; None if all labels are missing."""
     problems = tables.problems
     table = scan_table(path, file, problems)
     if table is None:
@@ -294,14 +309,14 @@ def _read_table(path: Path, file: str, tables: _ChexpertTables) -> Iterator[tupl
         facts = _facts(table, row, problems)
         if len(problems) == n_before:
             split = _SPLITS.get(match["split"], match["split"])
-            study = None if labels is None else _StudyLabels(split, match["patient"], labels, *facts)
+            study = None if labels is None else _StudyLabels(split, match["patient"], *labels, *facts)
             yield f"{match['patient']}_{match['study']}", row, study
 
 
 def _labels(
     table: InputTable, row: TableRow, columns: dict[str, str], policy: LabelPolicy, problems: list[Problem]
-) -> tuple[str, ...] | None:
-    """Return the labels that are positive in a row, or None if a label has no value; note invalid cells."""
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return (positive labels, labels without a value) of a row, None if no label has a value; note invalid cells."""
     values: dict[str, float] = {}
     for label, column in columns.items():
         text, rule = row[column], "must be 0 or 1"
@@ -313,9 +328,10 @@ def _labels(
             problems.append(Problem(table.file, row.number, column, rule, repr(text)))
         else:
             values[label] = value
-    if any(map(math.isnan, values.values())):
+    unknown = tuple(label for label, value in values.items() if math.isnan(value))
+    if values and len(unknown) == len(values):
         return None
-    return tuple(label for label, value in values.items() if value)
+    return tuple(label for label, value in values.items() if value > 0), unknown
 
 
 def _facts(table: InputTable, row: TableRow, problems: list[Problem]) -> tuple[str, str]:

@@ -27,7 +27,8 @@ belong to studies outside the dataset (without this key such images are a proble
 are PNG or JPEG files; the study key then matches `file` (each file is a study) or `folder` (each folder is a study).
 With `pictures: none` the dataset consists only of the table's labels: there are no images, and `study_key` has only a
 column.
-Under `labels`, `cells: {"": absent, "x": present}` defines further texts for the cells of `wide` columns.
+Under `labels`, `cells: {"": absent, "x": present}` defines further texts for the cells of `wide` columns; a study is
+not scored on labels that are `unknown`.
 
 `values` maps the text of a cell (case does not matter) to a term of this package, such as `F`, or to null for unknown.
 Without `values` the cells must contain these terms. A blank cell means unknown, except in a column of labels. All
@@ -325,8 +326,8 @@ class MappingParser:
         form, body = names[0], section[names[0]]
         cells = self._mapping(section.get("cells", {}), "labels.cells", None)
         for text, meaning in cells.items():
-            if meaning not in ("present", "absent"):
-                self._fail(f"labels.cells.{text}", "must be 'present' or 'absent'", repr(meaning))
+            if meaning not in ("present", "absent", "unknown"):
+                self._fail(f"labels.cells.{text}", "must be 'present', 'absent' or 'unknown'", repr(meaning))
         if form == "wide":
             return LabelRule(form, self._wide(body), cells={folded(text): word for text, word in cells.items()})
         keys = ("column", "separator") if form == "list" else ("column",)

@@ -219,6 +219,7 @@ def make_records(
             agreement=row.agreement,
             images=tuple(_image(image, study_id, i, namer) for i, image in enumerate(study.images, start=1)),
             n_agree_all=row.n_agree_all,
+            unknown=row.unknown,
             **{name: facts.get(name, UNKNOWN) for name in ("age_band", "sex", "race", "patient_class")},
         )
         splits.setdefault(row.split or UNDIVIDED, []).append(record)

@@ -58,7 +58,7 @@ class LabelledStudy:
 
     `key` is the study key. A field is None if the table has no column for it. `facts` contains those of age_band, sex,
     race and patient_class that the table states for this study. `labels_by_reader` is empty if the table has no
-    readers.
+    readers. `unknown` has the labels without a value.
     """
 
     row: int
@@ -71,6 +71,7 @@ class LabelledStudy:
     patient_key: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
     labels_by_reader: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
 
 def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Problem]) -> bool:
@@ -247,6 +248,7 @@ class _MappedRow:
             patient_key=self._needed("patient_key", rules["patient_key"].column) if "patient_key" in rules else None,
             ids={name: self._public_id(name, column) for name, column in self.mapping.ids.items()},
             labels_by_reader={self._needed("reader", rules["reader"].column): labels} if "reader" in rules else {},
+            unknown=self._unknown(),
         )
 
     def join(self, first: LabelledStudy, study: LabelledStudy) -> None:
@@ -371,13 +373,23 @@ class _MappedRow:
             return []
         return entries
 
+    def _unknown(self) -> tuple[str, ...]:
+        """Return the labels whose cells say that their value is unknown; readings and rows without any have none."""
+        rule = self.mapping.labels
+        columns = [column for column in rule.columns if rule.cells.get(folded(self.row[column])) == "unknown"]
+        if columns and "reader" in self.mapping.rules:
+            self.fail(columns[0], "must be present or absent in a reader's row", repr(self.row[columns[0]]))
+        if columns and len(columns) == len(rule.columns):
+            self.fail(columns[0], "must be present or absent in some column of labels", repr(self.row[columns[0]]))
+        return tuple(rule.columns[column] for column in columns)
+
     def _wide(self) -> tuple[str, ...]:
         rule, present = self.mapping.labels, set()
         for column, label in rule.columns.items():
             text = folded(self.row[column])
             if rule.cells.get(text) == "present" or (text in PRESENT and text not in rule.cells):
                 present.add(label)
-            elif rule.cells.get(text) != "absent" and text not in ABSENT:
+            elif rule.cells.get(text) not in ("absent", "unknown") and text not in ABSENT:
                 rule_text = "must be 1 or 0, yes or no, or a text in the mapping's `cells`"
                 self.fail(column, rule_text, repr(text) if text else "a blank cell")
         return tuple(label for label in self.mapping.findings if label in present)

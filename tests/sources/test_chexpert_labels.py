@@ -145,32 +145,41 @@ UNSTATED = {1: {"Edema": "1.0", "Fracture": ""}, 2: {"Edema": "-1.0", "Fracture"
 
 
 @pytest.mark.parametrize(
-    ("blank", "uncertain", "expected", "n_left_out"),
+    ("blank", "uncertain", "expected", "unknown"),
     [
-        ("negative", "positive", {1: {"Edema"}, 2: {"Edema", "Fracture"}, 3: {"Edema"}}, 0),
-        ("negative", "negative", {1: {"Edema"}, 2: {"Fracture"}, 3: {"Edema"}}, 0),
-        ("missing", "positive", {2: {"Edema", "Fracture"}, 3: {"Edema"}}, 1),
-        ("negative", "missing", {1: {"Edema"}, 3: {"Edema"}}, 1),
-        ("missing", "missing", {3: {"Edema"}}, 2),
+        ("negative", "positive", {1: {"Edema"}, 2: {"Edema", "Fracture"}, 3: {"Edema"}}, {}),
+        ("negative", "negative", {1: {"Edema"}, 2: {"Fracture"}, 3: {"Edema"}}, {}),
+        ("missing", "positive", {1: {"Edema"}, 2: {"Edema", "Fracture"}, 3: {"Edema"}}, {1: "Fracture"}),
+        ("negative", "missing", {1: {"Edema"}, 2: {"Fracture"}, 3: {"Edema"}}, {2: "Edema"}),
+        ("missing", "missing", {1: {"Edema"}, 2: {"Fracture"}, 3: {"Edema"}}, {1: "Fracture", 2: "Edema"}),
     ],
 )
 def test_blank_and_uncertain_labels_follow_the_stated_policy(
-    tmp_path: Path, blank: str, uncertain: str, expected: dict[int, set[str]], n_left_out: int
+    tmp_path: Path, blank: str, uncertain: str, expected: dict[int, set[str]], unknown: dict[int, str]
 ) -> None:
     path = cells(tmp_path / "labels.csv", UNSTATED)
     data = read(path, blank=blank, uncertain=uncertain)
     assert {record.study_id: set(record.labels) for record in data.splits["test"]} == {
         f"patient{n}_study1": labels for n, labels in expected.items()
     }
-    rows = "1 row" if n_left_out == 1 else f"{n_left_out} rows"
-    assert data.warnings == ([f"labels.csv: {rows} left out: a label is missing"] if n_left_out else [])
+    assert {record.study_id: record.unknown for record in data.splits["test"] if record.unknown} == {
+        f"patient{n}_study1": (label,) for n, label in unknown.items()
+    }
+    labels = "1 label" if len(unknown) == 1 else f"{len(unknown)} labels"
+    assert data.warnings == ([f"labels.csv: {labels} missing: not scored"] if unknown else [])
 
 
 def test_missing_references_take_their_readings_along(tmp_path: Path) -> None:
-    cells(tmp_path / "groundtruth.csv", UNSTATED)
-    cells(tmp_path / "bc4.csv", {n: {} for n in UNSTATED})
+    """A study without any reference is left out, and a reading that lacks a label."""
+    cells(tmp_path / "groundtruth.csv", {**UNSTATED, 4: dict.fromkeys(CHEXPERT_LABELS, "")})
+    cells(tmp_path / "bc4.csv", {1: {}, 2: {}, 3: {"Edema": ""}, 4: {}})
     data = read(tmp_path, blank="missing", uncertain="negative")
-    assert [row["study_id"] for row in data.extras[0].rows] == ["patient2_study1", "patient3_study1"]
+    assert [row["study_id"] for row in data.extras[0].rows] == ["patient1_study1", "patient2_study1"]
+    assert data.warnings == [
+        "groundtruth.csv: 1 label missing: not scored",
+        "groundtruth.csv: 1 row left out: labels are missing",
+        "bc4.csv: 1 row left out: labels are missing",
+    ]
 
 
 def test_readers_in_folders_below_are_read_and_other_tables_are_set_aside(tmp_path: Path) -> None:

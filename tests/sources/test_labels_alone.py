@@ -56,6 +56,29 @@ def test_a_table_of_labels_alone_is_built_with_the_suggested_mapping(tmp_path):
     assert set(scores[scores["metric"] == "f1"]["value"]) == {1.0}
 
 
+def test_blank_cells_may_be_unknown(tmp_path):
+    """Neither positive nor negative: e2 counts only for the tube, so the tube's F1 has 4 studies, the others' 3."""
+    (tmp_path / "set").mkdir()
+    table = tmp_path / "set" / "labels.csv"
+    table.write_text(ALONE)
+    mapping = suggested(tmp_path / "set").replace("labels:\n", 'labels:\n  cells: {"": unknown}\n')
+    table.write_text(ALONE.replace("e2,p1,F,0,1,0", "e2,p1,F,,1,"))
+    (tmp_path / "mapping.yaml").write_text(mapping)
+    arguments = ("--mapping", tmp_path / "mapping.yaml", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
+    run("build", tmp_path / "set", *arguments)
+    assert "no problems" in run("validate", tmp_path / "out").output
+    studies = read_studies(tmp_path / "out", "test")
+    assert [study.unknown for study in studies] == [(), ("fracture", "ptx"), (), ()]
+    answers = [{"study_id": study.study_id, "labels": ["fracture", "tube"]} for study in studies]
+    scores = api.score(answers, tmp_path / "out", split="test").to_pandas()
+    f1 = scores[scores["metric"] == "f1"].set_index("finding")
+    assert (f1.loc["fracture", "value"], f1.loc["fracture", "n"]) == (2 / 4, 3)  # one hit, two false alarms
+    assert (f1.loc["tube", "value"], f1.loc["tube", "n"]) == (2 / 5, 4)
+    (tmp_path / "mapping.yaml").write_text(mapping.replace("unknown", "maybe"))
+    done = CliRunner().invoke(app, ["build", str(tmp_path / "set"), *map(str, arguments[:-1]), str(tmp_path / "other")])
+    assert "must be 'present', 'absent' or 'unknown'" in str(done.exception) + done.output
+
+
 def test_labels_alone_may_have_the_twelve_findings_readers_and_public_ids(tmp_path):
     (tmp_path / "labels.csv").write_text(
         "Study,Who,Person,Labels\na,R1,p,COPD; Pneumothorax\na,R2,p,COPD\na,R3,p,COPD\n"

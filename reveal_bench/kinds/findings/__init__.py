@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.parts import (
     AnnotationExchange,
@@ -81,7 +82,10 @@ class FindingsData(Data["StudyRecord"]):
 
     @override
     def with_findings(self, record: StudyRecord, findings: Sequence[str]) -> StudyRecord:
-        return replace(record, labels=tuple(label for label in record.labels if label in findings))
+        labels, unknown = (
+            tuple(label for label in own if label in findings) for own in (record.labels, record.unknown)
+        )
+        return replace(record, labels=labels, unknown=unknown)
 
     @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
@@ -102,6 +106,14 @@ class FindingsTable(Table["StudyRecord"]):
         from reveal_bench.kinds.findings.rows import blank_study
 
         return blank_study(row)
+
+    @override
+    def without_pixels(self, row: Row) -> Row:
+        """Return a study of a holdout; raises ArgumentError if a label has no reference, which no board can release."""
+        if None in (row["label_vector"] or ()):
+            rule = "must have a reference for every label in a holdout (for blank cells: `--blank negative`)"
+            raise ArgumentError("labels", rule, f"none for some of {row['study_id']!r}")
+        return super().without_pixels(row)
 
     @override
     def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:

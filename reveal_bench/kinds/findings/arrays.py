@@ -150,7 +150,8 @@ def _study(raw: dict[str, Any]) -> StudyRecord:
         StudyImage(**{**image, "spacing_mm": tuple(image["spacing_mm"]) if image["spacing_mm"] else None})
         for image in raw["images"]
     )
-    return StudyRecord(**{**raw, "labels": tuple(raw["labels"]), "images": images})
+    labels, unknown = tuple(raw["labels"]), tuple(raw["unknown"])
+    return StudyRecord(**{**raw, "labels": labels, "unknown": unknown, "images": images})
 
 
 def marks_of(

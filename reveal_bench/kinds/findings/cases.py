@@ -38,6 +38,8 @@ def answers_of_studies(
     for i, study in enumerate(rows.studies):
         of_study = answers.setdefault(study.study_id, [])
         for j, label in enumerate(rows.labels):
+            if label in study.unknown:
+                continue
             is_present, is_called = bool(rows.present[i, j]), bool(rows.predicted[i, j])
             is_right = is_present == is_called if rows.has_decisions else None
             words = "no answer" if not rows.has_prediction[i] else "called" if is_called else "not called"
@@ -52,10 +54,11 @@ REFERENCE = "ground_truth"
 
 
 def labelled_references(records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
-    """Return every label of every study, present or absent."""
+    """Return every label of every study, present or absent, without those that have no reference."""
+    known = ((one, [label for label in manifest.labels if label not in one.unknown]) for one in records)
     studies = tuple(
-        StudyLabels(one.study_id, REFERENCE, {label: float(label in one.labels) for label in manifest.labels})
-        for one in records
+        StudyLabels(one.study_id, REFERENCE, {label: float(label in one.labels) for label in labels})
+        for one, labels in known
     )
     return _annotations(records, manifest, studies)
 
@@ -134,7 +137,7 @@ def agreed_labels(record: StudyRecord, readings: Sequence[Sequence[str]], at_lea
 
 def study_by_reading(record: StudyRecord, labels: Sequence[str]) -> StudyRecord:
     """Return the study with a reader's labels as its reference."""
-    return replace(record, labels=tuple(labels), agreement=None, n_agree_all=None)
+    return replace(record, labels=tuple(labels), agreement=None, n_agree_all=None, unknown=())
 
 
 def predictions_of_reader(record: StudyRecord, labels: Sequence[str]) -> list[FindingsPrediction]:

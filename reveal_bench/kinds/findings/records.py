@@ -60,6 +60,7 @@ class StudyRecord:
     agreement : member of :data:`AGREEMENTS`, or None if unknown
     n_agree_all : number of readers who agreed on all labels (0 to 3), or None
     age_band, sex, race, patient_class : members of the vocabularies above
+    unknown : labels without a reference, which are not scored in this study
     """
 
     study_id: str
@@ -72,6 +73,7 @@ class StudyRecord:
     sex: str = UNKNOWN
     race: str = UNKNOWN
     patient_class: str = UNKNOWN
+    unknown: tuple[str, ...] = ()
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -176,4 +178,9 @@ def _record(row: dict[str, Any], folder: OpenFolder) -> StudyRecord:
         sex=SEXES[row["sex"]],
         race=RACES[row["race"]],
         patient_class=PATIENT_CLASSES[row["patient_class"]],
+        unknown=tuple(
+            label
+            for label, value in zip(folder.info.findings, row["label_vector"] or (), strict=False)
+            if value is None and label in folder.findings
+        ),
     )

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from datasets import Features
 
 MEANINGS = {
-    "label_vector": "per label, in the order of the label codes, 1 present and 0 absent",
+    "label_vector": "per label, in the order of the label codes, 1 present, 0 absent, null without a reference",
     "agreement": "how many of the three readers agreed to all labels (null where it is unknown)",
     "n_agree_all": "readers who agreed to all labels",
     "age_band": "ten-year band of the patient's age; no age in years is kept",
@@ -120,7 +120,7 @@ def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[
         "image_ids": [image.image_id for image in record.images],
         "views": [code_of(VIEWS, image.view, "view") for image in record.images],
         "labels": labels,
-        "label_vector": [int(i in labels) for i in range(len(findings))],
+        "label_vector": [None if name in record.unknown else int(i in labels) for i, name in enumerate(findings)],
         "agreement": None if agreement is None else code_of(AGREEMENTS, agreement, "agreement"),
         "n_agree_all": record.n_agree_all,
         "manufacturer": one_value([image.manufacturer for image in record.images]),
@@ -157,7 +157,11 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
     yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
     if [facts["view"] for facts in row["image_facts"]] != row["views"]:
         yield "views", "must be those of `image_facts`", str(row["views"])
-    vector = [int(code in row["labels"]) for code in range(len(findings))]
+    known = row["label_vector"] or ()
+    vector = [
+        None if code not in row["labels"] and known[code : code + 1] == [None] else int(code in row["labels"])
+        for code in range(len(findings))
+    ]
     if row["label_vector"] != vector:
         yield "label_vector", f"must be {vector}, as `labels` say", str(row["label_vector"])
     if row["labels"] != sorted(set(row["labels"])):
@@ -178,6 +182,7 @@ class FindingsTally(Tally):
     Attributes
     ----------
     n_labels, n_images_per_study : number of labels, or of images, in a study -> number of studies
+    unknown : code of a label -> number of studies without a reference for it
     agreement : code of the agreement, None if unknown -> number of studies
     """
 
@@ -192,6 +197,7 @@ class FindingsTally(Tally):
 
     n_labels: Counter[int] = field(default_factory=Counter)
     n_images_per_study: Counter[int] = field(default_factory=Counter)
+    unknown: Counter[int] = field(default_factory=Counter)
     agreement: Counter[int | None] = field(default_factory=Counter)
 
     @override
@@ -201,6 +207,7 @@ class FindingsTally(Tally):
         labels = sorted(row["labels"])
         self.positives.update(labels)
         self.pairs.update(combinations(labels, 2))
+        self.unknown.update(code for code, value in enumerate(row["label_vector"] or ()) if value is None)
         self.n_labels[len(labels)] += 1
         self.n_images_per_study[len(row["image_ids"])] += 1
         self.agreement[row["agreement"]] += 1
@@ -209,7 +216,8 @@ class FindingsTally(Tally):
     def findings_text(self, findings: Sequence[str]) -> str:
         """Return a table of studies per label, and the numbers of labels and images per study, in Markdown."""
         rows = [
-            [name, self.positives[i], share_text(self.positives[i], self.n_rows)] for i, name in enumerate(findings)
+            [name, self.positives[i], share_text(self.positives[i], self.n_rows - self.unknown[i])]
+            for i, name in enumerate(findings)
         ]
         labels = ", ".join(f"{n} in {count:,}" for n, count in sorted(self.n_labels.items()))
         images = ", ".join(f"{n} in {count:,}" for n, count in sorted(self.n_images_per_study.items()))
@@ -224,6 +232,7 @@ class FindingsTally(Tally):
         unknown |= {name: self.demographics[name][len(values) - 1] for name, values in self.vocabularies.items()}
         parts = [f"{name.replace('_', ' ')} unknown in {n:,} of {self.n_rows:,}" for name, n in unknown.items() if n]
         parts += [f"no study with {', '.join(never)}"] if never else []
+        parts += [f"{findings[code]} without a reference in {n:,}" for code, n in sorted(self.unknown.items())]
         return "; ".join(parts) or super().missing(findings)
 
     @override

@@ -3,13 +3,12 @@ rows.
 
 Conventions
 -----------
-There is one row per study x label. A study without a prediction counts as negative for every label, so each of its
-labels is missed. Metrics that credit the absence of a label (specificity, NPV, balanced accuracy) count it as wrong for
-every label, so that an unanswered study is never right. Probabilities become decisions by thresholds that
-the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC, average precision and log loss are
-added; a study without a prediction then has probability 0. Scores on another scale than [0, 1] have no log loss.
-`cohen_kappa` compares the submission with the consensus (as in paper
-004).
+There is one row per study x label that has a reference. A study without a prediction counts as negative for every
+label, so each of its labels is missed. Metrics that credit the absence of a label (specificity, NPV, balanced accuracy)
+count it as wrong for every label, so that an unanswered study is never right. Probabilities become decisions by
+thresholds that the submission fixed beforehand (0.5 by default). If probabilities are given, AUROC, average precision
+and log loss are added; a study without a prediction then has probability 0. Scores on another scale than [0, 1] have no
+log loss. `cohen_kappa` compares the submission with the consensus (as in paper 004).
 
 A *stratum* is a part of the studies, defined by the readers' agreement, the view or the number of findings.
 
@@ -52,6 +51,7 @@ from reveal_bench.metrics.estimates import (
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.labels import apply_thresholds, ranking_replicates
 from reveal_bench.metrics.resampled import Resampled
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,6 +99,24 @@ class StudyRows(Rows):
         """Label -> number of studies that have it."""
         return dict(zip(self.labels, self.present.sum(axis=0).tolist(), strict=True))
 
+    @property
+    @override
+    def notes(self) -> tuple[str, ...]:
+        """Number of labels that are not scored because they have no reference."""
+        n = sum(len(study.unknown) for study in self.studies)
+        return (f"{count_text(n, 'label')} not scored: the study has no reference for it",) if n else ()
+
+    @property
+    def asked(self) -> BoolArray | None:
+        """Array (n_studies, n_labels), False where a study has no reference for a label; None if all have one."""
+        if not any(study.unknown for study in self.studies):
+            return None
+        return np.array([[label not in study.unknown for label in self.labels] for study in self.studies], bool)
+
+    def _asked_of(self, labels: Sequence[str]) -> BoolArray | None:
+        asked = self.asked
+        return None if asked is None else asked[:, [self.labels.index(label) for label in labels]]
+
     @override
     def metrics(self) -> list[str]:
         """Return the metrics that apply."""
@@ -125,6 +143,9 @@ class StudyRows(Rows):
         """Return the answers from which `metric` is computed, (n_systems, n_studies * n_groups)."""
         columns = [systems[0].labels.index(label) for label in groups]
 
+        asked = systems[0]._asked_of(groups)
+        counts = 1.0 if asked is None else asked.ravel().astype(np.float64)
+
         def own(rows: StudyRows) -> FloatArray:
             if metric in _OF_PROBABILITIES and rows.probabilities is not None:
                 return rows.probabilities[:, columns].ravel()
@@ -133,7 +154,7 @@ class StudyRows(Rows):
                 predicted = missed_decisions(predicted, rows.present, rows.has_prediction)
             return predicted[:, columns].ravel().astype(np.float64)
 
-        return np.array([own(rows) for rows in systems])
+        return np.array([own(rows) for rows in systems]) * counts
 
     @override
     def patients(self) -> frozenset[str]:
@@ -157,7 +178,8 @@ class StudyRows(Rows):
         if not columns:
             return {}
         fixed = {"cohen_kappa": 0.0, "auroc": 0.5}
-        share = float(self.present[:, columns].mean())
+        asked = self._asked_of(groups)
+        share = float(self.present[:, columns].sum() / (len(self) * len(columns) if asked is None else asked.sum()))
         return fixed if len(columns) < _FEWEST_LABELS else {"f1": share, "recall": share} | fixed
 
     @override
@@ -172,21 +194,22 @@ class StudyRows(Rows):
         if self.probabilities is None:
             return None
         kept = np.flatnonzero(self.has_prediction)
-        n = len(self.labels)
-        probabilities = self.probabilities[kept].ravel()
-        predicted, present = self.predicted[kept].ravel(), self.present[kept].ravel()
+        asked = np.ones(self.present.shape, bool) if self.asked is None else self.asked
+        place, column = np.nonzero(asked[kept])
+        probabilities = self.probabilities[kept][place, column]
+        predicted, present = self.predicted[kept][place, column], self.present[kept][place, column]
         return Confidences(
             event="findings present",
             whole_split=True,
             groups=self.labels,
-            case_groups=list(self.labels) * len(kept),
-            case_patients=[self.studies[i].patient_id for i in kept for _ in range(n)],
+            case_groups=[self.labels[i] for i in column],
+            case_patients=[self.studies[i].patient_id for i in kept[place]],
             all_patients=self.patients(),
             probabilities=probabilities,
             happened=present,
             sureness=np.where(predicted, probabilities, 1 - probabilities),
             right=predicted == present,
-            n_without_confidence=n * (len(self) - len(kept)),
+            n_without_confidence=int(asked[~self.has_prediction].sum()),
             are_probabilities=bool(((probabilities >= 0) & (probabilities <= 1)).all()),
         )
 
@@ -218,19 +241,23 @@ class StudyRows(Rows):
 
     @override
     def to_table(self) -> pa.Table:
-        """Return one row per study x label: study_id, patient_id, agreement, label, present, predicted, probability."""
+        """Return one row per study x label with a reference.
+
+        The columns are study_id, patient_id, agreement, label, present, predicted and probability.
+        """
         import pyarrow as pa
 
-        n = len(self.labels)
+        place, column = np.nonzero(np.ones(self.present.shape, bool) if self.asked is None else self.asked)
+        studies = [self.studies[i] for i in place]
         columns = {
-            "study_id": [study.study_id for study in self.studies for _ in range(n)],
-            "patient_id": [study.patient_id for study in self.studies for _ in range(n)],
-            "agreement": pa.array([study.agreement for study in self.studies for _ in range(n)], pa.string()),
-            "label": [label for _ in self.studies for label in self.labels],
-            "present": self.present.ravel(),
-        } | ({"predicted": self.predicted.ravel()} if self.has_decisions else {})
+            "study_id": [study.study_id for study in studies],
+            "patient_id": [study.patient_id for study in studies],
+            "agreement": pa.array([study.agreement for study in studies], pa.string()),
+            "label": [self.labels[i] for i in column],
+            "present": self.present[place, column],
+        } | ({"predicted": self.predicted[place, column]} if self.has_decisions else {})
         if self.probabilities is not None:
-            columns["probability"] = self.probabilities.ravel()
+            columns["probability"] = self.probabilities[place, column]
         return pa.table(columns)
 
 
@@ -365,6 +392,7 @@ def summarize_studies(
         patients=list(map(unit_of, part.studies)),
         all_patients=list(map(unit_of, rows.studies)),
         answered=part.has_prediction,
+        asked=part._asked_of(chosen),
         resampling=resampling,
     )
 
@@ -416,9 +444,10 @@ def resample_studies(
     names = [study.patient_id if resampling.unit == "patient" else study.study_id for study in first.studies]
     code = {name: i for i, name in enumerate(sorted(set(names)))}
     units = np.array([code[name] for name in names], np.int64)
-    present = first.present[:, columns]
+    present, asked = first.present[:, columns], first._asked_of(labels)
     sums_of = [
-        DecisionSums.of(rows.predicted[:, columns], present, rows.has_prediction, units, len(code)) for rows in systems
+        DecisionSums.of(rows.predicted[:, columns], present, rows.has_prediction, units, len(code), asked)
+        for rows in systems
     ]
     ranked_of = [
         ranked_scores(
@@ -436,7 +465,7 @@ def resample_studies(
                 if metric in PER_LABEL:
                     figures[i, metric] = OF_SUMS[metric](drawn.for_metric(metric))
                 elif metric in ranked:
-                    figures[i, metric] = ranking_replicates(*ranked[metric], present, counts, units=units)
+                    figures[i, metric] = ranking_replicates(*ranked[metric], present, counts, units=units, asked=asked)
         return figures
 
     drawn = replicates_of(replicates, len(code), resampling)
@@ -447,10 +476,11 @@ def resample_studies(
             if metric in PER_LABEL:
                 figures[metric] = figures_of_labels(metric, sums.for_metric(metric), drawn[i, metric])
             elif metric in ranked:
-                figures[metric] = figures_of_ranking(*ranked[metric], present, units, len(code), drawn[i, metric])
+                drawn_scores = drawn[i, metric]
+                figures[metric] = figures_of_ranking(*ranked[metric], present, units, len(code), drawn_scores, asked)
             else:
                 _, probabilities = ranked["auroc"]
-                figures[metric] = figures_of_losses(probabilities, present, units, len(code), resampling)
+                figures[metric] = figures_of_losses(probabilities, present, units, len(code), resampling, asked)
         results.append(figures)
     return results
 
