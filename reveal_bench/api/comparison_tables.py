@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.analyses.relative_decrease import decreases_csv, published_csv
 from reveal_bench.api.result_table import TableResult, written
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records
-from reveal_bench.evaluation.relative_decrease import decreases_csv, published_csv
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, interval_of

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from reveal_bench.analyses.relative_decrease import decreases_csv, in_printed_order
 from reveal_bench.api.analyses import pixels
 from reveal_bench.api.bench import Bench
 from reveal_bench.api.comparison_tables import Comparisons
@@ -18,7 +19,6 @@ from reveal_bench.api.shape_features import Shapes, assurances_of, confidence_ta
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.baselines import human_baseline
 from reveal_bench.evaluation.compare import relative_decrease
-from reveal_bench.evaluation.relative_decrease import decreases_csv, in_printed_order
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.localization.records import each_localization

@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.analyses.reader_reference import AgainstReference
-from reveal_bench.analyses.subgroups import Subgroup
-from reveal_bench.api.result_table import TableResult
-from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.finding_groups import named_macros
-from reveal_bench.evaluation.published import (
+from reveal_bench.analyses.published import (
     GRID,
     OwnScores,
     ReferenceRow,
@@ -21,6 +16,11 @@ from reveal_bench.evaluation.published import (
     read_reference_rows,
     rows_beside,
 )
+from reveal_bench.analyses.reader_reference import AgainstReference
+from reveal_bench.analyses.subgroups import Subgroup
+from reveal_bench.api.result_table import TableResult
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.finding_groups import named_macros
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization import scoring

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.analyses.patient_groups import group_patients
 from reveal_bench.analyses.reader_reference import score_against_readers
+from reveal_bench.analyses.relative_decrease import published_decreases
 from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.api.comparison_tables import Comparisons, Ranking
@@ -20,7 +21,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.finding_groups import compare_groups, rank_groups
 from reveal_bench.evaluation.margin import Margin
-from reveal_bench.evaluation.relative_decrease import published_decreases
 from reveal_bench.evaluation.score import LintError, ScoredFile, resolve_options, score_report
 from reveal_bench.kinds.kind import AnyKind, Readings
 from reveal_bench.kinds.options import ScoringOptions
@@ -322,7 +322,7 @@ def compare(
     equivalence : test equivalence: a gain must also be below the margin
     missing : as in :func:`score`, for both systems
     compat : "chexlocalize" or "chexlocalize-full" for relative decreases as in the published code, resampling images;
-        see :mod:`reveal_bench.evaluation.relative_decrease`
+        see :mod:`reveal_bench.analyses.relative_decrease`
     finding_groups : as in :func:`score`; also compare the macros of these groups, unless `relative` is given
 
     Raises

@@ -119,7 +119,7 @@ def receipt(
     token_file: TokenFile = None,
 ) -> None:
     """Fetch, check and save the signed receipt of a score."""
-    from reveal_bench.evaluation.receipts import verify_receipt
+    from reveal_bench.exchange.receipts import verify_receipt
 
     if out.exists():
         raise typer.BadParameter(f"--out must not exist yet, got {out}")
@@ -267,7 +267,7 @@ def verify_receipt(
     ] = False,
 ) -> None:
     """Check a receipt offline: its signature, its position in the chain, and the scored file."""
-    from reveal_bench.evaluation import receipts
+    from reveal_bench.exchange import receipts
 
     verified = receipts.verify_receipt(
         receipts.read_receipt(file),
@@ -320,7 +320,7 @@ def read_key(text: str, receipt: Path) -> str:
     ValueError
         If the file contains neither.
     """
-    from reveal_bench.evaluation.receipts import read_receipt
+    from reveal_bench.exchange.receipts import read_receipt
 
     path = Path(text)
     if text == "-":

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from reveal_bench.api.result_table import TableResult, TablesResult
     from reveal_bench.dataset.balance import Balance
     from reveal_bench.evaluation.compare import Comparison
-    from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.intervals import Estimate
+    from reveal_bench.models.prices import Prices
     from reveal_bench.models.run_folder import RunSummary
     from reveal_bench.predictions.report import LintProblem
 
@@ -497,7 +497,7 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
         if (price_in, price_out, price_cached) != (None, None, None):
             raise ValueError("give both of `--price-in` and `--price-out`, or neither")
         return None
-    from reveal_bench.evaluation.prices import Prices
+    from reveal_bench.models.prices import Prices
 
     try:
         return Prices.from_text(price_in, price_out, price_cached)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from reveal_bench.evaluation.score import ScoredFile
 
 Compat = Literal["chexlocalize", "chexlocalize-full"]
-"""Papers whose tables ``score --compat`` writes: the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
+"""Papers whose tables ``score --compat`` writes: the keys of :data:`reveal_bench.analyses.compat.COMPAT`."""
 
 
 def write_published_tables(scored: ScoredFile, compat: Compat, folder: Path, *, human: bool) -> None:
     """Write the tables of a paper's published code."""
-    from reveal_bench.evaluation.compat import published_tables
+    from reveal_bench.analyses.compat import published_tables
 
     for table in published_tables(scored, compat):
         for path in table.write(folder, human=human):

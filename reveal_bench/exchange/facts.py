@@ -22,7 +22,7 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.evaluation.receipts import ReceiptError, verify_receipt
+from reveal_bench.exchange.receipts import ReceiptError, verify_receipt
 from reveal_bench.files import parse_json
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS

@@ -49,14 +49,13 @@ from reveal_bench.metrics.labels import (
     label_sums,
     lowest_mcc,
     mcc_from_sums,
-    ranking_parts,
     ranking_replicates,
     ratio_from_sums,
     ratio_parts,
     tables_from_sums,
 )
 from reveal_bench.metrics.probabilities import log_losses
-from reveal_bench.metrics.ranking_intervals import ranking_evidence
+from reveal_bench.metrics.ranking_intervals import ranking_evidence, ranking_parts
 from reveal_bench.metrics.resampled import Figures
 
 POOLED = "all"

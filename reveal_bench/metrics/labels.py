@@ -425,42 +425,6 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     return np.stack([2 * (n * tp - positive * called), positive * studies + (n - 2 * positive) * called])
 
 
-def ranking_parts(
-    metric: Ranking,
-    scores: FloatArray,
-    references: BoolArray,
-    units: IntArray,
-    n_units: int,
-    asked: BoolArray | None = None,
-) -> FloatArray:
-    """Return numerators and denominators of AUROC or average precision of each label, (2, n_units, n_labels).
-
-    The denominator of a unit with a study is 1. Its numerator is the score plus the number of units times the
-    derivative of the score by the unit's weight. The derivatives add up to 0. For AUROC they follow from
-    the placements of DeLong, DeLong and Clarke-Pearson (1988, Biometrics 44).
-
-    Parameters
-    ----------
-    scores, references : (n_studies, n_labels)
-    units : unit of each study
-
-    Examples
-    --------
-    >>> scores, present = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]], bool)
-    >>> numerators, denominators = ranking_parts("auroc", scores, present, np.arange(4), 4)
-    >>> numerators[:, 0].tolist(), float(numerators.sum() / denominators.sum())
-    ([1.25, 0.25, 0.25, 1.25], 0.75)
-    """
-    counts = np.ones(references.shape, np.bool_) if asked is None else asked
-    influences = np.zeros(scores.shape)
-    for i, kept in enumerate(counts.T):
-        influences[kept, i] = ranking_influences(metric, scores[kept, i], references[kept, i])
-    denominators = (_sum_by_unit(counts, units, n_units) > 0).astype(np.float64)
-    values = ranking_replicates(metric, scores, references, np.ones((1, len(scores))), asked=asked)[0]
-    changes = denominators.sum(axis=0) * _sum_by_unit(influences, units, n_units)
-    return np.stack([denominators * values + changes, denominators])
-
-
 def ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray) -> FloatArray:
     """Return the derivative of a ranking score by the weight of each study, (n_studies,); NaN for a single class."""
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())

@@ -46,7 +46,7 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.jackknife import TOO_WIDE, UNEVEN, WIDEST, Z, has_uneven_rows, t_quantile, wilson
-from reveal_bench.metrics.labels import Ranking, ranking_influences
+from reveal_bench.metrics.labels import Ranking, ranking_influences, ranking_replicates
 
 PRIOR_FREEDOM = 12.0
 """Degrees of freedom of the ratio 1 with which a finding's own ratio of variances is averaged."""
@@ -292,3 +292,44 @@ def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:
     others = (n - np.searchsorted(positive, positive, "left") - 1) * n / (n - 1)
     called = others + len(negative) - np.searchsorted(negative, positive, "left") + 1
     return float((others / called).mean() / (1 - (1 / called).mean()))  # solves v = mean((others + v) / called)
+
+
+def ranking_parts(
+    metric: Ranking,
+    scores: FloatArray,
+    references: BoolArray,
+    units: IntArray,
+    n_units: int,
+    asked: BoolArray | None = None,
+) -> FloatArray:
+    """Return numerators and denominators of AUROC or average precision of each label, (2, n_units, n_labels).
+
+    The denominator of a unit with a study is 1. Its numerator is the score plus the number of units times the
+    derivative of the score by the unit's weight. The derivatives add up to 0. For AUROC they follow from
+    the placements of DeLong, DeLong and Clarke-Pearson (1988, Biometrics 44).
+
+    Parameters
+    ----------
+    scores, references : (n_studies, n_labels)
+    units : unit of each study
+
+    Examples
+    --------
+    >>> scores, present = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]], bool)
+    >>> numerators, denominators = ranking_parts("auroc", scores, present, np.arange(4), 4)
+    >>> numerators[:, 0].tolist(), float(numerators.sum() / denominators.sum())
+    ([1.25, 0.25, 0.25, 1.25], 0.75)
+    """
+    counts = np.ones(references.shape, np.bool_) if asked is None else asked
+    influences = np.zeros(scores.shape)
+    for i, kept in enumerate(counts.T):
+        influences[kept, i] = ranking_influences(metric, scores[kept, i], references[kept, i])
+    denominators = (_by_unit(counts, units, n_units) > 0).astype(np.float64)
+    values = ranking_replicates(metric, scores, references, np.ones((1, len(scores))), asked=asked)[0]
+    changes = denominators.sum(axis=0) * _by_unit(influences, units, n_units)
+    return np.stack([denominators * values + changes, denominators])
+
+
+def _by_unit(values: FloatArray | BoolArray, units: IntArray, n_units: int) -> FloatArray:
+    """Return the sums (n_units, n_labels) of `values` (n_studies, n_labels)."""
+    return np.stack([np.bincount(units, column, n_units) for column in values.T], axis=1)

@@ -36,7 +36,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_whole
 from reveal_bench.models.endpoints import (
     IN_A_ROW,
@@ -48,6 +47,7 @@ from reveal_bench.models.endpoints import (
     reason_text,
     retry_after,
 )
+from reveal_bench.models.prices import Prices
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI

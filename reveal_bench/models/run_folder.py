@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_all
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.detection.records import ScoredBox
@@ -40,6 +39,7 @@ from reveal_bench.masks import Rle
 from reveal_bench.models.answer_words import Reply
 from reveal_bench.models.answers import PARSER_VERSION
 from reveal_bench.models.calibration import CoordinateCalibration
+from reveal_bench.models.prices import Prices
 from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.predictions.files import GO_ON
 from reveal_bench.version import __version__

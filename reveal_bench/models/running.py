@@ -34,12 +34,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.calibration import CoordinateCalibration, calibrate
 from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
 from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder
+from reveal_bench.models.prices import Prices
 from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
     CONTROL_RUNS,

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reveal_bench.analyses.relative_decrease import excludes_zero, in_printed_order
 from reveal_bench.analyses.shapes import FEATURES, MaskShape
 from reveal_bench.dataset.drawings import FindingDrawing
 from reveal_bench.evaluation.compare import Comparison
-from reveal_bench.evaluation.relative_decrease import excludes_zero, in_printed_order
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.metrics import METRICS

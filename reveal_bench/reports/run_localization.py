@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from reveal_bench.analyses.published import OwnScores
 from reveal_bench.arrays import FloatArray
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.localization.references import list_cases

@@ -5,7 +5,7 @@ in percent; their CSV files have unrounded fractions with the signature of each 
 patient.
 
 Published results are shown beside the user's runs if dataset and metric are the same
-(:mod:`reveal_bench.evaluation.published`). Published results were measured on the whole test split. If runs answer only
+(:mod:`reveal_bench.analyses.published`). Published results were measured on the whole test split. If runs answer only
 a part of it (`released` or the holdout), the caption says so.
 
 Controls repeat the questions with changed images to show whether models use the image
@@ -25,9 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from reveal_bench.evaluation.compare import Comparison, compare
-from reveal_bench.evaluation.permutation import ALPHA
-from reveal_bench.evaluation.published import (
+from reveal_bench.analyses.published import (
     GRID,
     OwnScores,
     ReferenceRow,
@@ -35,6 +33,8 @@ from reveal_bench.evaluation.published import (
     read_reference_rows,
     rows_beside,
 )
+from reveal_bench.evaluation.compare import Comparison, compare
+from reveal_bench.evaluation.permutation import ALPHA
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS

@@ -14,11 +14,11 @@ from functools import cached_property, partial
 from typing import ClassVar
 
 from reveal_bench.analyses.operating import confidences_of_decisions
+from reveal_bench.analyses.published import OwnScores
 from reveal_bench.analyses.roc import LabelCurves, label_curves
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
-from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Curves, Rows
 from reveal_bench.metrics import METRICS

@@ -199,11 +199,8 @@ def make_records(
     for pair in joined:
         row, study = pair.row, pair.study
         n_before = len(problems)
-        facts = {
-            **(more_facts(pair) if more_facts else {}),
-            **_header_facts(mapping, pair, file, problems),
-            **row.facts,
-        }
+        known = more_facts(pair) if more_facts else {}
+        facts = {**known, **_header_facts(mapping, pair, file, problems), **row.facts}
         study_id = namer.study_id(pair)
         if rows_of.setdefault(study_id, row.row) != row.row:
             value = f"{study_id!r} again, first in row {rows_of[study_id]}"

@@ -22,7 +22,6 @@ from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, UnreadNote
 from reveal_bench.curation.report_tables import Quarantined, ReportColumns, ReportEngine, StudyReport
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError
 from reveal_bench.models.model_client import (
     Completion,
@@ -31,6 +30,7 @@ from reveal_bench.models.model_client import (
     RequestFailure,
     RetryPolicy,
 )
+from reveal_bench.models.prices import Prices
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
 
 TRUTH = phantom_reports(30, seed=15)

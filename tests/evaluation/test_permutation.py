@@ -26,7 +26,8 @@ from reveal_bench.evaluation.permutation import (
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.metrics.intervals import Interval, Resampling
-from reveal_bench.metrics.labels import label_sums, ranking_parts, ratio_parts
+from reveal_bench.metrics.labels import label_sums, ratio_parts
+from reveal_bench.metrics.ranking_intervals import ranking_parts
 from tests.evaluation.test_comparison import FINDINGS, system
 
 

@@ -15,11 +15,11 @@ from markdown_it import MarkdownIt
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import Config, render_eval_yaml
-from reveal_bench.evaluation.receipts import ReceiptError
 from reveal_bench.exchange.checklists import Recorded, claim_table
 from reveal_bench.exchange.facts import Result, of_receipt, of_score, read_result
 from reveal_bench.exchange.hub_results import eval_results
 from reveal_bench.exchange.paper import latex_table, markdown_table
+from reveal_bench.exchange.receipts import ReceiptError
 from reveal_bench.kinds import KINDS
 from tests.evaluation.test_receipts import KEY, STRANGER, make, public
 from tests.exchange.schemas import EVAL_RESULTS

@@ -25,7 +25,7 @@ from reveal_leaderboard.web.api.problems import PROBLEMS, ProblemError
 from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
-from reveal_bench.evaluation.receipts import verify_receipt
+from reveal_bench.exchange.receipts import verify_receipt
 from tests.leaderboard.api_app import (
     NOBODY,
     SUBMISSIONS,

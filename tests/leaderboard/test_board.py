@@ -171,7 +171,7 @@ def test_an_empty_board_invites() -> None:
 
 
 def test_reference_rows_stand_apart_unranked_with_their_source() -> None:
-    from reveal_bench.evaluation.published import read_reference_rows
+    from reveal_bench.analyses.published import read_reference_rows
 
     rows = tuple(read_reference_rows(IMAGES))
     markup = render(standings(placed("Best", 0.8, 1, 1, "A"), references=rows, synthetic=False, comparable=True))
@@ -183,7 +183,7 @@ def test_reference_rows_stand_apart_unranked_with_their_source() -> None:
 
 @pytest.mark.parametrize("synthetic", [True, False])
 def test_on_other_data_the_published_rows_are_called_not_comparable(synthetic: bool) -> None:
-    from reveal_bench.evaluation.published import read_reference_rows
+    from reveal_bench.analyses.published import read_reference_rows
 
     markup = render(replace(BOARD, references=tuple(read_reference_rows(IMAGES)), synthetic=synthetic))
     before, after = markup.split("<details", 1)[0], markup.rsplit("<details", 1)[1]

@@ -43,7 +43,7 @@ from reveal_bench.curation.split import split
 from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
 from reveal_bench.curation.votes import import_votes
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.evaluation.receipts import verify_receipt
+from reveal_bench.exchange.receipts import verify_receipt
 from reveal_bench.kinds.findings.lint import findings_to_jsonl
 from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info

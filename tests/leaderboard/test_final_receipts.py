@@ -17,7 +17,7 @@ from reveal_leaderboard.store.submissions import Submission
 from reveal_leaderboard.store.tables import receipts as table
 from reveal_leaderboard.store.tables import scores
 
-from reveal_bench.evaluation.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
+from reveal_bench.exchange.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
 from tests.leaderboard.api_app import SUBMISSIONS, Person, World, kept_world, problem, sent, world
 from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
 from tests.leaderboard.conftest import at_once

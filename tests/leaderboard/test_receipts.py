@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.tables import receipts as table
 
-from reveal_bench.evaluation.receipts import GENESIS, ReceiptError, verify_receipt
+from reveal_bench.exchange.receipts import GENESIS, ReceiptError, verify_receipt
 from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled

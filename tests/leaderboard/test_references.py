@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped, unused-ignore]
 
-from reveal_bench.evaluation.published import read_reference_rows
+from reveal_bench.analyses.published import read_reference_rows
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.metrics import METRICS
 

@@ -21,9 +21,9 @@ from reveal_leaderboard.store.tables import tables as metadata
 from reveal_leaderboard.web.pages import rubric_view
 from reveal_leaderboard.web.pages.board_view import View
 
-from reveal_bench.evaluation.receipts import verify_receipt
 from reveal_bench.exchange.every_eval_ever import Evaluation, every_eval_ever
 from reveal_bench.exchange.facts import of_receipt
+from reveal_bench.exchange.receipts import verify_receipt
 from reveal_bench.kinds.tasks.lint import answers_to_jsonl
 from reveal_bench.kinds.tasks.records import TaskAnswer
 from tests.exchange.schemas import EVERY_EVAL_EVER

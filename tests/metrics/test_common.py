@@ -31,7 +31,7 @@ NOT_METRICS = {
     "pixelwise": {"shared_areas"},
     "labels": {
         "apply_thresholds", "check_pair", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
-        "lowest_mcc", "mcc_from_sums", "ranking_influences", "ranking_parts", "ranking_replicates",
+        "lowest_mcc", "mcc_from_sums", "ranking_influences", "ranking_replicates",
         "ratio_from_sums", "ratio_parts", "tables_from_sums",
     },
     "agreement": {

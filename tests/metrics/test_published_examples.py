@@ -11,7 +11,8 @@ from scipy import stats
 
 from reveal_bench.metrics.bootstrap import estimate_cases
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.labels import auroc, ranking_parts
+from reveal_bench.metrics.labels import auroc
+from reveal_bench.metrics.ranking_intervals import ranking_parts
 
 # DeLong, DeLong and Clarke-Pearson (1988, Biometrics 44): 43 patients with three tests before surgery, as the SAS/STAT
 # User's Guide prints them (LOGISTIC procedure, "Comparing Receiver Operating Characteristic Curves"):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.models.endpoints import retry_after
 from reveal_bench.models.model_client import Completion, FailedAttempt, ModelSettings, RetryPolicy, read_completion
+from reveal_bench.models.prices import Prices
 
 
 @pytest.mark.parametrize(

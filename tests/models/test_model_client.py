@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from reveal_bench.curation.report_prompts import labelled_findings_prompt
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError
 from reveal_bench.models.model_client import (
     Completion,
@@ -27,6 +26,7 @@ from reveal_bench.models.model_client import (
     RetryPolicy,
     content_key,
 )
+from reveal_bench.models.prices import Prices
 from tests.conftest import ROOT
 from tests.curation import model_server
 from tests.curation.model_server import BODIES, ModelServer, phantom_reports, running_model

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
+from reveal_bench.models.prices import Prices
 from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, read_run, read_run_info, single_run, write_outputs
 from tests.conftest import ROOT

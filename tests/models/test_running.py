@@ -18,11 +18,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.models.endpoints import IN_A_ROW, RunStoppedError
 from reveal_bench.models.inspect_logs import import_logs
+from reveal_bench.models.prices import Prices
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Run, read_run
 from reveal_bench.models.running import ModelChoice, run_model

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from reveal_bench.curation.folder import CurationFolder
-from reveal_bench.evaluation.prices import Prices
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, read_manifest
+from reveal_bench.models.prices import Prices
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, write_outputs
 from reveal_bench.reports import style

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reveal_bench.evaluation.published import OwnScores
+from reveal_bench.analyses.published import OwnScores
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.folder import Selection, open_folder
 from reveal_bench.kinds.localization.records import ImageManifest, read_localization

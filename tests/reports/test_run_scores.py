@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reveal_bench.analyses.relative_decrease import decreases_csv
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import compare, relative_decrease
-from reveal_bench.evaluation.relative_decrease import decreases_csv
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.findings.lint import findings_to_jsonl
 from reveal_bench.kinds.findings.records import StudyRecord, read_studies

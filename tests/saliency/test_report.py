@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.analyses.relative_decrease import decreases_csv, in_printed_order
 from reveal_bench.api import human_page
 from reveal_bench.api.comparison_tables import Comparisons
-from reveal_bench.evaluation.relative_decrease import decreases_csv, in_printed_order
 from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.phantom import LAYOUTS

@@ -25,8 +25,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_bench.analyses.published import ReferenceRow, read_reference_rows
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.evaluation.published import ReferenceRow, read_reference_rows
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-:mod:`reveal_bench.evaluation.receipts` defines the content and the verification of receipts. The private key is in the
+:mod:`reveal_bench.exchange.receipts` defines the content and the verification of receipts. The private key is in the
 worker's vault and is loaded for every signature, so that a rotation takes effect at once. The web process never sees
 the private key; each receipt contains the public key. A rotation creates a new key, signs a statement of the change
 with the old and the new key, and deletes the old key; every later receipt contains these statements. The table `chains`
@@ -12,7 +12,7 @@ Final scores are withheld until their round ends. The round is ended by a web pr
 So the receipt of a final score is signed when the score is written, and withheld together with the score: a user may
 read the receipt only if the user may see the score (:meth:`reveal_leaderboard.store.store.Store.score_of`). The next
 receipt contains the withheld receipt's hash. This hash reveals nothing, because it also covers 32 random bytes (`blind`
-in :mod:`reveal_bench.evaluation.receipts`).
+in :mod:`reveal_bench.exchange.receipts`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import sqlalchemy as sa
 
 import reveal_bench
 import reveal_leaderboard
-from reveal_bench.evaluation.receipts import (
+from reveal_bench.exchange.receipts import (
     FINAL_SCHEMA,
     SCHEMA,
     SUCCESSION_SCHEMA,

@@ -37,7 +37,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from reveal_bench.evaluation.receipts import ReceiptError, exact, verify_receipt
+from reveal_bench.exchange.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, iso_time, reading
 from reveal_leaderboard.store.events import GENESIS, verify_events, verify_records

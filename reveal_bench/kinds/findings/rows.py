@@ -157,11 +157,8 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
     yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
     if [facts["view"] for facts in row["image_facts"]] != row["views"]:
         yield "views", "must be those of `image_facts`", str(row["views"])
-    known = row["label_vector"] or ()
-    vector = [
-        None if code not in row["labels"] and known[code : code + 1] == [None] else int(code in row["labels"])
-        for code in range(len(findings))
-    ]
+    unknown = {code for code, value in enumerate(row["label_vector"] or ()) if value is None} - {*row["labels"]}
+    vector = [None if code in unknown else int(code in row["labels"]) for code in range(len(findings))]
     if row["label_vector"] != vector:
         yield "label_vector", f"must be {vector}, as `labels` say", str(row["label_vector"])
     if row["labels"] != sorted(set(row["labels"])):

@@ -501,7 +501,7 @@ def summarize(
     rows : CaseRows
     resampling : unit "patient" or "image": all units of the split are resampled, with or without rows; interval
         "jackknife", "percentile", "bca" or "chexlocalize", which is the published rule on these replicates
-        (:mod:`reveal_bench.evaluation.compat` has the published replicates, too)
+        (:mod:`reveal_bench.analyses.compat` has the published replicates, too)
     metrics : metrics to report; by default those that apply
     findings : findings to report; the macro is over these only
 

@@ -18,7 +18,7 @@ from reveal_leaderboard.custody import Lint
 from reveal_leaderboard.settings import SettingsError, load_settings
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, MetadataError, read_metadata
 
-from reveal_bench.evaluation.receipts import ReceiptError, read_receipt, verify_receipt
+from reveal_bench.exchange.receipts import ReceiptError, read_receipt, verify_receipt
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow

@@ -13,7 +13,7 @@ from fastapi.responses import PlainTextResponse
 from fastapi.security import HTTPBearer
 from sqlalchemy.exc import SQLAlchemyError
 
-from reveal_bench.evaluation.receipts import key_id
+from reveal_bench.exchange.receipts import key_id
 from reveal_leaderboard.custody.confinement import children_gaps
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness

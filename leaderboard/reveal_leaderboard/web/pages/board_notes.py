@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reveal_bench.evaluation.published import ReferenceRow
+from reveal_bench.analyses.published import ReferenceRow
 from reveal_bench.metrics import Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.standings import BoardEntry, Standings

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from reveal_bench.evaluation.published import ReferenceRow
+from reveal_bench.analyses.published import ReferenceRow
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text

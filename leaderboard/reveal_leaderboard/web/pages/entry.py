@@ -13,7 +13,7 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.evaluation.published import ReferenceRow, read_reference_rows
+from reveal_bench.analyses.published import ReferenceRow, read_reference_rows
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import WithdrawnEntry, is_public, read_withdrawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reveal_bench.evaluation.published import ReferenceRow
+from reveal_bench.analyses.published import ReferenceRow
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.analyses.compat import COMPAT, chexlocalize_tables, published_tables
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli.score_tables import Compat
-from reveal_bench.evaluation.compat import COMPAT, chexlocalize_tables, published_tables
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize

@@ -17,10 +17,10 @@ import pytest
 from pycocotools import mask as coco
 
 import reveal_bench as rb
+from reveal_bench.analyses.relative_decrease import in_printed_order
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.baselines import human_baseline
 from reveal_bench.evaluation.compare import Comparison
-from reveal_bench.evaluation.relative_decrease import in_printed_order
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest

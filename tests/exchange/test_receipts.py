@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from reveal_bench.cli.board import verify_receipt as command
-from reveal_bench.evaluation.receipts import (
+from reveal_bench.exchange.receipts import (
     FINAL_SCHEMA,
     GENESIS,
     ReceiptError,

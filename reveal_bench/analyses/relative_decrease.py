@@ -4,7 +4,7 @@ Conventions
 -----------
 The decrease of a model from the human benchmark is ``(human - model) / human``.
 :func:`reveal_bench.evaluation.compare.relative_decrease` computes it with paired intervals. The published code computes
-a different decrease from the same replicates (:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases`
+a different decrease from the same replicates (:mod:`reveal_bench.analyses.compat`), which :func:`published_decreases`
 reproduces:
 
 * for a finding, the decrease of the means over the replicates. Its interval comes from the decrease in each replicate,
@@ -31,10 +31,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from reveal_bench.analyses.compat import ChexlocalizeTables, published_tables
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.evaluation.compare import Comparison, as_records
-from reveal_bench.evaluation.compat import ChexlocalizeTables, published_tables
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Intervals, Resampling, find_intervals
@@ -90,13 +90,13 @@ def published_decreases(
     Parameters
     ----------
     model, human : two systems scored on the same split
-    form : one of :data:`~reveal_bench.evaluation.compat.COMPAT`
+    form : one of :data:`~reveal_bench.analyses.compat.COMPAT`
     metrics : metrics of `form`; by default those that both systems have
 
     Raises
     ------
     ArgumentError
-        For the reasons of :func:`~reveal_bench.evaluation.compat.published_tables`, or if the systems share none of
+        For the reasons of :func:`~reveal_bench.analyses.compat.published_tables`, or if the systems share none of
         `metrics`.
     """
     of_model, of_human = ({t.metric: t for t in published_tables(one, form, resampling)} for one in (model, human))
