@@ -186,7 +186,7 @@ MADE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "a footer of 2 GB": (partial(footer_of, 2**31), "table-syntax"),
     "a footer of nothing": (partial(footer_of, 0), "table-syntax"),
     "fewer rows than nothing": (partial(values_said, 1), "table-syntax"),
-    "encrypted": (lambda site: b"PARE" + parquet(sound(site))[4:-4] + b"PARE", "encoding"),
+    "encrypted": (lambda site: b"PARE" + parquet(sound(site))[4:-4] + b"PARE", "format"),
     "odd but sound: large texts and half floats": (
         lambda site: parquet(pa.table({
             "image_id": pa.array([site.image], pa.large_string()), "finding": [site.finding],

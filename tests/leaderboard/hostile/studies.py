@@ -111,7 +111,7 @@ TABLE: dict[str, tuple[str | bytes, str]] = {
     "UTF-16": ("{}".encode("utf-16"), "encoding"),
     "gzip cut off": (gzip.compress(b"{}", mtime=0)[:-5], "compression"),
     "a ZIP archive": (b"PK\x03\x04" + bytes(30), "format"),
-    "a pickle": (b"\x80\x04\x95", "encoding"),
+    "a pickle": (b"\x80\x04\x95", "format"),
 }  # fmt: skip
 
 
@@ -128,7 +128,7 @@ LARGE_STUDIES = tuple(
     bad_texts(
         "studies",
         {
-            "90 MB of nothing": (bytes(90 * MIB), f"line-length {TOO_LARGE}"),
+            "90 MB of nothing": (bytes(90 * MIB), "encoding"),
             "90 MB of commas": (b"study_id" + b"," * (90 * MIB), f"line-length {TOO_LARGE}"),
             "gzip of 600 MB": (gzip.compress(b"\n" * (6 * MIB), mtime=0) * 100, "expanded-size"),
             "90 MB in one line": (b'{"study_id": "' + b"x" * (90 * MIB) + b'"}', "line-length"),
