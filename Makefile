@@ -43,7 +43,8 @@ test-oldest: $(OLDEST)/.installed $(VENV)/.installed
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
 soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed $(EXCHANGE)/.installed $(PEERS)/.installed
-	REVEAL_PEERS_PYTHON=$(CURDIR)/$(PEERS)/bin/python $(BIN)/python -m pytest tests/metrics/test_detection_peers.py tests/saliency
+	REVEAL_PEERS_PYTHON=$(CURDIR)/$(PEERS)/bin/python $(BIN)/python -m pytest tests/metrics/test_detection_peers.py tests/saliency \
+		tests/api/test_accumulator_torch.py
 	REVEAL_CFFCONVERT=$(CURDIR)/$(CFF)/bin/cffconvert $(BIN)/python -m pytest tests/dataset/test_citation.py
 	REVEAL_EXCHANGE_PYTHON=$(CURDIR)/$(EXCHANGE)/bin/python REVEAL_DCIODVFY=dciodvfy $(BIN)/python -m pytest tests/exchange
 	REVEAL_LMMS_PYTHON=$(CURDIR)/$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
@@ -112,6 +113,7 @@ $(PEERS)/.installed:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" scipy panoptica==2.1.7 opencv-python-headless==5.0.0.93
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps monai==1.6.1
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
 # The tools whose formats `convert` writes, with a substitute for FiftyOne's database, and the checker of DICOM files.
