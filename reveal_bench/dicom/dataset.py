@@ -167,12 +167,12 @@ _TEXT_VRS = {
 
 
 class HeaderValues:
-    """Tolerant access to the values of `dataset` by keyword."""
+    """Tolerant access to the values of `dataset` by keyword or tag."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
 
-    def texts(self, keyword: str) -> list[str]:
+    def texts(self, keyword: str | int) -> list[str]:
         """Return all values of an element as texts without padding; [] if it is absent or empty.
 
         Overlong or unprintable values are returned as "".
@@ -191,7 +191,7 @@ class HeaderValues:
         text = self.text(keyword)
         return text.upper() if text else None
 
-    def numbers(self, keyword: str) -> list[float]:
+    def numbers(self, keyword: str | int) -> list[float]:
         """Return all values of an element as finite numbers; [] if it is absent or any value is not a finite number."""
         try:
             numbers = [float(text) for text in self.texts(keyword)]
@@ -204,7 +204,7 @@ class HeaderValues:
         numbers = self.numbers(keyword)
         return numbers[0] if len(numbers) == 1 and numbers[0] > 0 else None
 
-    def integer(self, keyword: str) -> int | None:
+    def integer(self, keyword: str | int) -> int | None:
         """Return the value of an element if it is a single whole number, else None."""
         numbers = self.numbers(keyword)
         return int(numbers[0]) if len(numbers) == 1 and numbers[0] == int(numbers[0]) else None
@@ -221,7 +221,7 @@ class HeaderValues:
             return []
         return [text for text in texts if text]
 
-    def _values(self, keyword: str) -> list[Any]:
+    def _values(self, keyword: str | int) -> list[Any]:
         from pydicom.datadict import dictionary_VR
         from pydicom.dataelem import RawDataElement
 

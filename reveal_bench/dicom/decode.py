@@ -254,6 +254,9 @@ KEYWORDS = (
 OVERLAY_POSITIONS = tuple((0x6000 + group) << 16 | 0x0102 for group in range(0, 0x20, 2))
 """Tags of OverlayBitPosition in the repeating groups 6000 to 601E, for overlays in bits above BitsStored."""
 
+MOST_STRAY = 0.01
+"""Largest proportion of pixels beyond BitsStored that may be dead pixels or a marker, not a sign of a wrong header."""
+
 MAX_PIXELS = 100_000_000
 """Largest number of pixels of a picture; detectors have at most about 20 million."""
 
@@ -307,8 +310,9 @@ class Decoded:
 def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> Decoded:
     """Return the stored values of a single-frame grey picture.
 
-    If values in a compressed stream exceed BitsStored, or the stream has fewer bits, the stream's depth is right: the
-    header was copied or rewritten, whereas the stream was decoded. In other files, bits above BitsStored are ignored.
+    If many values in a compressed stream exceed BitsStored, or the stream has fewer bits, the stream's depth is right:
+    the header was copied or rewritten, whereas the stream was decoded. Otherwise, and if an overlay is stored there,
+    bits above BitsStored are ignored.
 
     Parameters
     ----------
@@ -347,10 +351,13 @@ def _with_depth(dataset: Dataset, patterns: npt.NDArray[Any], decoder: str, stre
     if bits is None or not 1 <= bits <= 8 * patterns.dtype.itemsize:
         return Decoded(patterns, decoder)
     n_beyond = _n_beyond(patterns, bits, is_signed=facts.integer("PixelRepresentation") == 1)
-    if stream_bits is not None and (stream_bits < bits or (stream_bits > bits and n_beyond)):
+    if any((HeaderValues(dataset).integer(tag) or 0) >= bits for tag in OVERLAY_POSITIONS):
+        return Decoded(patterns, decoder)
+    is_deeper = n_beyond > MOST_STRAY * patterns.size  # many encoders write 16 bits, whatever BitsStored is
+    if stream_bits is not None and (stream_bits < bits or (stream_bits > bits and is_deeper)):
         warning = f"uses {stream_bits} bits, as in the compressed picture, instead of BitsStored {bits}"
         return Decoded(patterns, decoder, stream_bits, (warning,))
-    if not n_beyond or any(tag in dataset for tag in OVERLAY_POSITIONS):
+    if not n_beyond:
         return Decoded(patterns, decoder)
     warning = f"{n_beyond:,} pixels have values beyond BitsStored ({bits}), whose higher bits are ignored"
     return Decoded(patterns, decoder, None, (warning,))
