@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.dataset.tables import IDS, INPUTS, TableFile
-from reveal_bench.dicom.contrast import contrast_fault
+from reveal_bench.dicom.contrast import contrast_fault, counts_within_border
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import MAY_BE_NULL, Fault, Row, length_faults
 from reveal_bench.masks import Rle, parse_masks
@@ -287,7 +287,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str, str]:
     try:
         with Image.open(io.BytesIO(data), formats=DECODED) as image:
             grey = image.convert("L")
-            fault = contrast_fault(np.array(grey.histogram()))
+            fault = contrast_fault(counts_within_border(np.asarray(grey)))
             return (image.width, image.height), hashlib.sha256(grey.tobytes()).hexdigest(), fault
     except UnidentifiedImageError:  # its message has an address in memory
         raise ValueError(UNKNOWN_FORM) from None

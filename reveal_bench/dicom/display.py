@@ -12,14 +12,14 @@ Choices where DICOM allows several possibilities or files break its rules
 - A VOI table takes precedence over windows; the first of several tables or windows is used.
 - Without a VOI table and a window, the full range of the stored bits is shown.
 - If a table or window is unusable (no numbers, no width), or shows nothing (:mod:`reveal_bench.dicom.contrast`), the
-  next way is used, with a warning: the other tables, the windows, the full range of the stored bits, and finally the
-  range of the picture's values without padding. If nothing shows more, the first usable way is kept.
+  next way is used, with a warning: the other tables, the windows, the full range of the stored bits, the range of the
+  picture's values without padding, and finally of 98% of them. If nothing shows more, the first usable way is kept.
 - The picture is inverted, after VOI, if and only if the photometric interpretation is MONOCHROME1. PresentationLUTShape
   never inverts: INVERSE with MONOCHROME1 refers to the same inversion; with MONOCHROME2 it is a contradiction and
   causes a warning.
 - A missing HighBit is taken as BitsStored - 1; any other value is an error, because viewers interpret it differently.
 - Padding (PixelPaddingValue, to PixelPaddingRangeLimit) gets the grey level of its value, as in pydicom; it only counts
-  as padding when contrast is measured.
+  as padding when contrast is measured, unless it is the whole picture.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.dicom.contrast import contrast_fault
+from reveal_bench.dicom.contrast import Counts, contrast_fault, counts_within_border
 from reveal_bench.dicom.dataset import HeaderValues
 from reveal_bench.dicom.files import DicomError
 
@@ -258,12 +258,13 @@ def choose_display(
     """
     plan = replace(plan, display=replace(plan.display, bits_stored=stream_bits or plan.display.bits_stored))
     container_bits = 8 * patterns.dtype.itemsize
-    counts = np.bincount(patterns.reshape(-1), minlength=1 << container_bits)
+    counts = counts_within_border(patterns)
     stored = _stored_values(plan.display, container_bits)
     if plan.padding is not None:
-        counts[(plan.padding[0] <= stored) & (stored <= plan.padding[1])] = 0
+        is_padding = (plan.padding[0] <= stored) & (stored <= plan.padding[1])
+        counts = np.where(is_padding, 0, counts) if counts[~is_padding].any() else counts
     warnings, faults = list(plan.warnings), []
-    for voi in (*plan.vois, *_range_of_values(stored[counts > 0], plan.display)):
+    for voi in (*plan.vois, *_ranges_of_values(stored[counts > 0], counts[counts > 0], plan.display)):
         display = replace(plan.display, voi=voi.way)
         levels = grey_table(display, container_bits=container_bits)
         fault = contrast_fault(np.bincount(levels, counts, 256).astype(np.int64))
@@ -279,13 +280,20 @@ def choose_display(
     return ChosenDisplay(display, steps, tuple(warnings), fault)
 
 
-def _range_of_values(stored: Floats, display: DisplaySettings) -> list[Voi]:
-    """Return the window from the lowest to the highest of the picture's values; [] if there is only one."""
+def _ranges_of_values(stored: Floats, counts: Counts, display: DisplaySettings) -> list[Voi]:
+    """Return the windows from the lowest to the highest of the picture's values, and of 98% of its pixels."""
     values = _after_modality(stored, display.modality)
-    if len(values) == 0 or values.min() == values.max():
-        return []
-    low, high = float(values.min()), float(values.max())
-    return [Voi(Window((low + high) / 2, high - low, "LINEAR_EXACT"), "range of the picture's values")]
+    order = np.argsort(values)
+    values, shares = values[order], np.cumsum(counts[order]) / counts.sum()
+    inner = values[np.searchsorted(shares, (0.01, 0.99))]
+    vois = []
+    for (low, high), step in (
+        ((values[0], values[-1]), "range of the picture's values"),
+        (inner, "range of 98% of the picture's values"),
+    ):
+        if low < high:
+            vois.append(Voi(Window(float(low + high) / 2, float(high - low), "LINEAR_EXACT"), step))
+    return vois
 
 
 def _padding(facts: HeaderValues, is_signed: bool) -> tuple[int, int] | None:

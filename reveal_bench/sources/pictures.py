@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.dicom.contrast import contrast_fault
+from reveal_bench.dicom.contrast import contrast_fault, counts_within_border
 from reveal_bench.kinds.images import MOST_PIXELS, PictureFile, PublishedPicture
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _published(
 ) -> PublishedPicture:
     """Return the published version of a picture without display settings, from its grey levels."""
     size, pixels = (grey.shape[0], grey.shape[1]), hashlib.sha256(grey.data).hexdigest()
-    fault = contrast_fault(np.bincount(grey.reshape(-1), minlength=256))
+    fault = contrast_fault(counts_within_border(grey))
     return PublishedPicture(data, picture.name, size, source_sha256, pixels, pipeline, fault=fault)
 
 

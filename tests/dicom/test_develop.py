@@ -338,7 +338,7 @@ LIFTED = np.arange(100, 116, dtype=np.uint16).reshape(4, 4)
         # padding does not count, but keeps the grey of its value: 0 is far below 100 to 115
         ({"PixelPaddingValue": 0}, np.where(LIFTED < 104, 0, LIFTED), None, "range of the picture's values"),
         ({}, np.full((4, 4), 7, np.uint16), [0] * 16, "full range: every pixel is black, and no other way shows more"),
-        ({"PixelPaddingValue": 7}, np.full((4, 4), 7, np.uint16), [0] * 16, "every pixel is padding"),
+        ({"PixelPaddingValue": 7}, np.full((4, 4), 7, np.uint16), [0] * 16, "full range: every pixel is black, and no"),
     ],
 )
 def test_a_film_that_would_show_nothing_is_shown_another_way(
