@@ -274,10 +274,16 @@ def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
 
 def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
     """Return the ratings of `model`, or all ratings if the table only has one model."""
-    if ratings is None or len({rating.model for rating in ratings}) == 1:
+    if ratings is None or len({rating.model for rating in ratings}) <= 1:
         return ratings
+    return _own_ratings(ratings, model)
+
+
+def _own_ratings(ratings: Sequence[Rating], model: str, system: Any = None) -> Sequence[Rating]:
+    """Return the ratings of `model`, one of several systems; a `system` that is an empty file needs none."""
     own = [rating for rating in ratings if rating.model == model]
-    if not own:
+    is_empty = isinstance(system, str | Path) and not prediction_file(Path(system)).stat().st_size
+    if not own and not is_empty and not isinstance(system, Scores | ScoredFile):
         known = ", ".join(sorted({rating.model for rating in ratings}))
         raise ArgumentError(
             "ratings", f"must have ratings of {model!r}, the model named like the file", f"those of {known}"
@@ -373,8 +379,16 @@ def compare_with(
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
     opened, names = as_asked_bench(bench, split, runs=[a, b]), two_names(a, b)
+    ratings = read_ratings_given(ratings, opened.split)
     one, other = scored = [
-        score_inputs(system, opened, once(options), argument=argument, name=name, ratings=ratings)
+        score_inputs(
+            system,
+            opened,
+            once(options),
+            argument=argument,
+            name=name,
+            ratings=None if ratings is None else _own_ratings(ratings, name, system),
+        )
         for system, argument, name in zip((a, b), "ab", names, strict=True)
     ]
     options = replace(options, part=_shared_part(scored, "b"))
@@ -485,7 +499,7 @@ def rank_with(
     ratings = read_ratings_given(ratings, opened.split)
     scored, empty = {}, []
     for name, system in inputs.items():
-        own = _ratings_of(ratings, name)
+        own = None if ratings is None else _own_ratings(ratings, name, system)
         try:
             scored[name] = score_inputs(system, opened, once(options), argument="systems", name=name, ratings=own)
         except LintError as error:

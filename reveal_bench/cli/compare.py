@@ -249,6 +249,7 @@ def _warn_of_shortest(files: Mapping[str, Path], scored: ScoredFile) -> None:
 
 
 def _warn_of(file: Path, scored: ScoredFile, own_thresholds: bool) -> None:
+    terminal.warn([f"{scored.report.file}: {note}" for note in scored.rows.notes])
     terminal.warn([*scored.tuning_notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
     tell_of_thresholds(file, scored, "--own-thresholds", are_applied=own_thresholds)
 

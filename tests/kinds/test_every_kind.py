@@ -77,6 +77,12 @@ def test_tasks_are_scored_compared_and_ranked_by_ratings(tasks) -> None:
     (files.parent / "c-4.1.jsonl").write_text((files / "a.jsonl").read_text())
     refused = call("score", files.parent / "c-4.1.jsonl", folder, *words, expect=1).stderr
     assert "must have ratings of 'c-4.1', the model named like the file, got those of a, b" in refused
+    (only := files.parent / "only.csv").write_text(
+        "".join(line for line in ratings.read_text().splitlines(keepends=True) if ",b," not in line)
+    )
+    for command in (("compare", files / "a.jsonl", files / "b.jsonl"), ("rank", files)):
+        refused = call(*command, folder, "--split", "test", "--ratings", only, expect=1).stderr
+        assert "must have ratings of 'b', the model named like the file, got those of a" in refused
     table = call("score", files / "a.jsonl", folder, *words, "--strata").stdout
     assert "ratings on their scale and percent" in table
     assert table.count("Scores of 5") == 1  # a column for the criteria, with or without strata
