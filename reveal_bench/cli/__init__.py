@@ -117,6 +117,21 @@ REMEDIES = {
 }
 
 
+PARAMETERS = {
+    "bench": ("folder",), "dataset": ("folder",), "records": ("folder",), "references": ("folder",),
+    "predictions": ("file", "files"), "source": ("file",), "rows": ("table", "pilot", "file"),
+    "systems": ("directory", "file_b", "file"), "scores": ("file",), "metrics": ("metric",),
+    "paths": ("logs", "samples"), "export": ("tasks",), "ids": ("subset",), "n_resamples": ("resamples",),
+    "thresholds": ("metadata",), "tuning": ("metadata",), "map": ("maps",), "prob": ("maps",),
+    "heat_map": ("maps",), "heat_maps": ("maps",), "n_val": ("val_images",), "n_images": ("images",),
+    "n_studies": ("images",), "pixels": ("images",), "exchanges": ("replies", "logs", "samples"),
+    "max_per_finding": ("most",), "studies": ("folder",), "uid": ("root",),
+}  # fmt: skip
+"""Parameter of a library function -> parameters of commands that give its value; the first that a command has is named
+in errors.
+"""
+
+
 def _message(error: Exception) -> str:
     """Return an error's message with option names instead of argument names, and with a remedy if known."""
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -135,12 +150,11 @@ def _options() -> dict[str, str]:
         command = getattr(command, "commands", {}).get(word, command)
     options = {option.name: option.opts[0] if option.opts[0].startswith("--") else option.name.upper()
                for option in command.params}  # fmt: skip
-    for name, ours in (("bench", "folder"), ("predictions", "file"), ("source", "file"), ("rows", "table")):
-        if ours in options:
-            options.setdefault(name, options[ours])
-    if "pictures" in options and "images" in options:
-        options["pixels"] = options["images"]
-    return options | ({"n_resamples": options["resamples"]} if "resamples" in options else {})
+    for name, parameters in PARAMETERS.items():
+        ours = next((options[parameter] for parameter in parameters if parameter in options), None)
+        if ours is not None:
+            options.setdefault(name, ours)
+    return options
 
 
 app.command()(build.phantom)

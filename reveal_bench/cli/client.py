@@ -131,7 +131,7 @@ class Server:
         except ValueError:
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"`url` must be an http:// or https:// address, got {self.url!r}")
+            raise ValueError(f"--url must be an http:// or https:// address, got {self.url!r}")
         if self.token is not None and parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ValueError(f"a token is only sent over https, but {self.url} uses http to another machine")
 
@@ -309,7 +309,7 @@ def _document(response: httpx.Response, url: str) -> Document:
 
 def _address(submission_id: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{1,32}", submission_id):
-        raise ValueError(f"`submission_id` must be at most 32 characters from 0-9 and a-f, got {submission_id!r}")
+        raise ValueError(f"the submission's id must be at most 32 characters from 0-9 and a-f, got {submission_id!r}")
     return f"/api/v1/submissions/{submission_id}"
 
 

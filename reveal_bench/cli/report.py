@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.inputs import OUTPUT, require_files
 from reveal_bench.cli.output import Findings, Folder, Missing, Resamples, Seed, Split, Subset, check_outside_datasets
@@ -53,7 +54,7 @@ def misses(
         if run.grid == grid
     }
     if not cases:
-        raise ValueError(f"`runs` must include a run on the dataset's grid of {grid} cells per side")
+        raise ArgumentError("runs", f"must include a run on the dataset's grid of {grid} cells per side")
     counts = write_misses(
         out, cases, opened.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
     )

@@ -325,7 +325,7 @@ def metrics(
 
     unknown = [name for name in names or () if name not in METRICS]
     if unknown:
-        raise ValueError(f"`names` must be among {', '.join(METRICS)}, got {unknown[0]!r}")
+        raise ArgumentError("names", f"must be among {', '.join(METRICS)}", repr(unknown[0]))
     listed = [metric for metric in METRICS.values() if not names or metric.name in names]
     if as_json:
         typer.echo(json.dumps({"schema": 1, "metrics": [metric.to_dict() for metric in listed]}, indent=2))

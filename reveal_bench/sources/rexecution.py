@@ -208,10 +208,10 @@ def _one_tree(place: Path, pictures: Path | None, problems: list[Problem]) -> Pa
     trees = find_trees(place)
     if len(trees) == 1:
         return trees[0]
-    where = "the folder of the task file" if pictures is None else "`pictures`"
-    rule = f"must be in {where} (mimic-cxr-2.*-metadata.csv.gz and files/); `pictures` names its folder"
+    where = "the folder of the task file" if pictures is None else "the folder of the pictures"
+    rule = f"must be in {where} (mimic-cxr-2.*-metadata.csv.gz and files/), or its folder be named for pictures"
     if trees:
-        rule = "must be unique; name its folder with `pictures`"
+        rule = "must be unique: name its folder for pictures"
     names = ", ".join(_shown(tree, place) for tree in trees) or "none"
     problems.append(Problem(place.name or ".", None, "MIMIC-CXR-JPG tree", rule, names))
     return None
