@@ -96,7 +96,9 @@ class PrintedTable:
         return [max(len(line[i]) for line in lines if i < len(line)) for i in range(len(self.head))]
 
     def to_lines(self, width: int | None = None) -> list[str]:
-        """Return the head and the rows as lines with aligned columns; the widest column is wrapped to keep to `width`.
+        """Return the head and the rows as lines with aligned columns that keep to `width`, if columns can be so narrow.
+
+        First names are wrapped, then columns stand closer together, then other columns are wrapped.
 
         Examples
         --------
@@ -105,11 +107,7 @@ class PrintedTable:
         Edema     7
         Mass     12
         """
-        widths = self._widths()
-        excess = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
-        if excess > 0:
-            widest = widths.index(max(widths))
-            widths[widest] = max(widths[widest] - excess, min(widths[widest], _NARROWEST))
+        widths, gap = self._fitted(_UNBOUNDED if width is None else width)
         align = [str.ljust if i < self.n_left else str.rjust for i in range(len(self.head))]
         lines = []
         for row in (self.head, *self.rows):
@@ -119,11 +117,25 @@ class PrintedTable:
             texts = zip(map(printable, row), widths, strict=False)
             cells = [wrap(text, n) if len(text) > n else [text] for text, n in texts]
             parts = [
-                "  ".join(set_to(text, n) for set_to, text, n in zip(align, part, widths, strict=False)).rstrip()
+                gap.join(set_to(text, n) for set_to, text, n in zip(align, part, widths, strict=False)).rstrip()
                 for part in zip_longest(*cells, fillvalue="")
             ]
             lines.append("\n".join(parts))
         return lines
+
+    def _fitted(self, width: int) -> tuple[list[int], str]:
+        """Return (widths of the columns, spaces between them), so that lines keep to `width` as far as possible."""
+        n_gaps = len(self.head) - 1
+        for n_columns, gap in ((0, 2), (self.n_left, 2), (self.n_left, 1), (len(self.head), 1), (len(self.head), 2)):
+            widths = self._widths()
+            excess = sum(widths) + gap * n_gaps - width
+            for column in sorted(range(n_columns), key=lambda column: -widths[column]):
+                own = widths[column]
+                widths[column] = max(own - max(excess, 0), min(own, _NARROWEST))
+                excess -= own - widths[column]
+            if excess <= 0:
+                break
+        return widths, " " * gap
 
     def to_markdown(self, *, escape: Callable[[str], str] = escape_markdown) -> str:
         """Return the table in Markdown.

@@ -133,7 +133,7 @@ def receipt(
         file.write(json.dumps(document, indent=2) + "\n")
     typer.echo(f"wrote {out}")
     for sentence in (*verified.checked, f"the signing key is one that {url} publishes"):
-        typer.echo(f"  checked: {sentence}")
+        terminal.say(f"  checked: {sentence}")
     typer.echo(f"check it at any time: reveal-bench verify-receipt {out} --key KEYS, {KEYS_ADVICE}", err=True)
 
 
@@ -208,7 +208,7 @@ def _show_score(document: dict[str, Any], server: Server) -> None:
     if score["figures"]:
         terminal.print_released(document)
     else:
-        typer.echo(f"submission {document['id']} is scored. {score['note']}")
+        terminal.say(f"submission {document['id']} is scored. {score['note']}")
     if score.get("is_held"):
         terminal.warn([f"these are the scores of submission {score['shown_of']}: {_last_word(document)}"])
     if document.get("withdrawn_at"):
@@ -277,9 +277,9 @@ def verify_receipt(
     )
     _show_receipt(verified.receipt)
     for sentence in verified.checked:
-        typer.echo(f"checked      {sentence}")
+        terminal.say(f"checked      {sentence}")
     for sentence in verified.unchecked:
-        typer.echo(f"not checked  {sentence}")
+        terminal.say(f"not checked  {sentence}")
     if not verified.is_from_trusted_key and not any_key:
         raise ValueError(
             f"the receipt's signing key is not known. Give --key KEYS, {KEYS_ADVICE}; or accept any key with --any-key"

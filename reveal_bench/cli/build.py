@@ -141,7 +141,7 @@ def inspect(
     typer.echo(f"{root}: {inspection.source}" + (" (synthetic)" if inspection.synthetic else ""))
     width = max((len(name) for name in (*inspection.files, *inspection.counts)), default=0)
     for role, path in inspection.files.items():
-        typer.echo(f"  {role:<{width}}  {path}")
+        terminal.say(f"  {role:<{width}}  {path}")
     for name, count in inspection.counts.items():
         expected = None if inspection.synthetic else inspection.expected.get(name)
         note = "" if expected in (None, count) else f"   (published: {expected:,})"

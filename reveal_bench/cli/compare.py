@@ -142,7 +142,7 @@ def compare(
     caption = replace(result, a=name_a, b=name_b).caption
     terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B", wide=wide)
     for verdict in result.verdicts:
-        typer.echo(verdict)
+        terminal.say(verdict)
 
 
 def rank(
@@ -230,7 +230,7 @@ def rank(
             typer.echo(f"\n{name}")
         terminal.print_shown(one)
         if one.note:
-            typer.echo(one.note)
+            terminal.say(one.note)
 
 
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:

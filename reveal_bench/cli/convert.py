@@ -133,9 +133,9 @@ def _convert_table(table: Path, folder: Path, out: Path, settings: dict[str, Any
 
     outputs = api.convert(table, folder, **settings)
     outputs.write(out)
-    typer.echo(f"{out}: {count_text(len(outputs.lines), 'prediction')} for {outputs.bench}")
+    terminal.say(f"{out}: {count_text(len(outputs.lines), 'prediction')} for {outputs.bench}")
     for note in outputs.notes:
-        typer.echo(f"  {note}")
+        terminal.say(f"  {note}")
     report = api.lint(outputs.predictions, folder, split=settings["split"], allow_missing=True, name=out.name)
     if not report.ok:
         terminal.warn([f"the linter refuses the output:\n{report.render(statistics=False)}"])

@@ -481,7 +481,7 @@ def counted(progress: Any, what: str) -> Any:
 
 def _tell(folder: CurationFolder, record: StepRecord) -> None:
     did = "done" if record.is_new else "already done, with the same inputs and settings"
-    typer.echo(f"{record.step}: {did}; {_counts(record.counts)}")
+    terminal.say(f"{record.step}: {did}; {_counts(record.counts)}")
     for name in record.outputs:
         typer.echo(f"  {folder.path(name)}")
 

@@ -124,7 +124,7 @@ def operating_points(
     elif not terminal.printed_as(result, form):
         terminal.print_shown(result, wide=wide)
         if result.no_interval:
-            typer.echo(f"{result.no_interval}: docs/confidence.md")
+            terminal.say(f"{result.no_interval}: docs/confidence.md")
 
 
 def _prevalences_of(words: list[str] | None) -> float | dict[str, float] | None:

@@ -181,7 +181,7 @@ def print_scores(
     _print_grid(cells, counts, caption, alike, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
     if any(e.missing_interval for e in estimates):
-        typer.echo(_NO_INTERVAL)
+        say(_NO_INTERVAL)
 
 
 def print_group_macros(macros: Mapping[str, Sequence[Estimate]], *, wide: bool = False) -> None:
@@ -244,7 +244,7 @@ def print_released(document: dict[str, Any]) -> None:
     counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
     caption = f"submission {document['id']}: released figures, percent with 95% intervals"
     _print_grid(cells, counts, caption)
-    typer.echo(fill(document["score"]["note"], _width(), break_long_words=False, break_on_hyphens=False))
+    say(document["score"]["note"])
 
 
 def _print_grid(
@@ -317,13 +317,13 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
             break
     _print_table(table, is_strong, wide=wide)
     if is_short:
-        typer.echo(f"--wide also shows {count_text(len(every) - len(comparisons), 'more difference')}")
+        say(f"--wide also shows {count_text(len(every) - len(comparisons), 'more difference')}")
     _print_left_out(left_out)
     if any(not math.isnan(one.estimate.value) and math.isnan(one.p_adjusted) for one in comparisons):
-        typer.echo("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
+        say("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
     for one in comparisons:
         if one.reason and one.verdict is None:  # a verdict includes the reason
-            typer.echo(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")
+            say(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")
 
 
 def _of_comparisons(
@@ -368,7 +368,7 @@ def print_balance(balance: Balance) -> None:
     """Print the balance of two halves: the chosen draw, and the eight categories that differ most."""
     shares, values = balance.categories, balance.values
     of_all = f" (draw {balance.taken} of {len(values)}, the worst {max(values):.2f})" if len(values) > 1 else ""
-    typer.echo(f"largest standardized difference between the halves: {values[balance.taken - 1]:.2f}{of_all}")
+    say(f"largest standardized difference between the halves: {values[balance.taken - 1]:.2f}{of_all}")
     head = (f"the {min(8, len(shares))} largest of {len(shares)}", "released", "holdout", "difference")
     rows = [
         (
@@ -403,7 +403,7 @@ def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
     _print_table(table_of(n_columns), wide=bool(wide))
     _print_left_out(name for name in rows[0] if name in by_need[n_columns:])
     if any(record.get("flag") for record in result.records):
-        typer.echo(_NO_INTERVAL)
+        say(_NO_INTERVAL)
 
 
 def print_run(summary: RunSummary) -> None:
@@ -422,29 +422,43 @@ def print_run(summary: RunSummary) -> None:
     cached = f" ({summary.tokens_cached:,} of them cached)" if summary.tokens_cached else ""
     cost = "; no cost, because no prices were given" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
     unknown = f"; {summary.without_usage} replies without token counts" if summary.without_usage else ""
-    typer.echo(f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}")
+    say(f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}")
 
 
 def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: bool = False) -> None:
     """Print a table under its caption, with strong rows in bold; it fits the terminal unless `wide`."""
     if table.caption:
-        typer.echo(table.caption)
+        say(table.caption)
     head, *rows = table.to_lines(None if wide else _width())
     typer.secho(head, bold=True)
     for row, strong in zip_longest(rows, is_strong, fillvalue=False):
         typer.secho(row, bold=bool(strong) or None)
 
 
+def say(text: str) -> None:
+    """Print a text; on a terminal, its lines are wrapped at spaces, and continued with a larger indent."""
+    width = _terminal_width() or _UNBOUNDED
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        wrapped = fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        typer.echo(wrapped if len(line) > width else line)
+
+
 def _print_left_out(columns: Iterable[str]) -> None:
     """Print the names of omitted columns, if any."""
     if names := ", ".join(columns):
-        typer.echo(f"--wide also shows {names}")
+        say(f"--wide also shows {names}")
 
 
 def _width(*, wide: bool = False) -> int:
     """Return the width of the terminal in characters, or COLUMNS; 200 if output goes to a pipe without COLUMNS."""
-    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    return _UNBOUNDED if wide else shutil.get_terminal_size().columns if is_known else 200
+    columns = os.environ.get("COLUMNS", "")
+    return _UNBOUNDED if wide else _terminal_width() or (int(columns) if columns.isdigit() else 0) or 200
+
+
+def _terminal_width() -> int | None:
+    """Return the width of the terminal in characters; None if output goes to a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_refusal(problem: dict[str, Any]) -> None:

@@ -120,7 +120,10 @@ def lint(
     asked = terminal.asked_part(folder, split, findings, subset, [file], limit=limit)
     report = api.lint(file, asked, split=split, grid=grid, allow_missing=allow_missing)
     most = len(report.problems) if every else 50
-    typer.echo((report.to_json() if as_json else report.render(most, every=every)).rstrip())
+    if as_json:
+        typer.echo(report.to_json().rstrip())
+    else:
+        terminal.say(report.render(most, every=every).rstrip())
     if not report.ok:
         raise typer.Exit(1)
 
@@ -334,9 +337,9 @@ def metrics(
         rows = [metric for metric in listed if metric.family == family]
         if not rows:
             continue
-        typer.echo(f"{family}: {about}")
+        terminal.say(f"{family}: {about}")
         for metric in rows:
             better = {"higher": "up", "lower": "down", "neither": "-"}[metric.better]
-            typer.echo(f"  {metric.name:<29}{range_text(metric):<12}{better:<6}{metric.title}: {metric.formula}")
-            typer.echo(f"  {'':<47}undefined: {metric.undefined}; source: {metric.source}")
+            terminal.say(f"  {metric.name:<29}{range_text(metric):<12}{better:<6}{metric.title}: {metric.formula}")
+            terminal.say(f"    undefined: {metric.undefined}; source: {metric.source}")
         typer.echo()

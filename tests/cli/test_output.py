@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +14,15 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import _message, output
 from reveal_bench.cli import progress as module
 from reveal_bench.cli.progress import plain_progress, progress
+from reveal_bench.evaluation.baselines import chance_baseline
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.margin import Margin, Verdict
+from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.printed_tables import PrintedTable
+from tests.cli.test_score import call
+from tests.conftest import World
 
 
 def test_an_error_names_the_option_of_the_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,3 +199,36 @@ def test_columns_set_the_width_without_a_terminal(monkeypatch: pytest.MonkeyPatc
     assert output._width() == 200
     monkeypatch.setenv("COLUMNS", "80")
     assert output._width() == 80
+
+
+LONG = "A very long name of a system that its team has chosen as 60"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "lint {a} {world}", "score {a} {world}", "score {a} {world} --by view", "compare {a} {b} {world}",
+        "compare {a} {b} {world} --margin 0.1", "rank {tmp} {world}", "shapes {world}", "shapes {world} --model {a}",
+        "metrics", "agreement {table}", "readers {table}", "readers {table} --fixed-readers",
+    ],
+)  # fmt: skip
+def test_lines_fit_a_narrow_terminal(words: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With names of 60 characters, and the longest names of findings."""
+    systems = tmp_path / "systems"
+    systems.mkdir()
+    files = {name: systems / f"{LONG} {name}.jsonl" for name in "ab"}
+    for seed, file in enumerate(files.values()):
+        manifest = KINDS["localization"].questions.read_manifest(world.folder, "released")
+        predictions = chance_baseline(manifest, seed=seed)
+        file.write_text(KINDS["localization"].predictions.to_jsonl(predictions))
+    modalities = "Radiologists without any assistance", "Radiologists with assistance of a system"
+    rows = [f"{LONG} {reader},{case},{modality},{(case * 7 + reader * modalities.index(modality)) % 10},{case % 2}"
+            for reader in range(3) for case in range(20) for modality in modalities]  # fmt: skip
+    if words.startswith("agreement"):
+        rows = [row for row in rows if modalities[0] in row]
+    (tmp_path / "t.csv").write_text("\n".join(["reader,case,modality,score,truth", *rows]) + "\n")
+    monkeypatch.setattr(output, "_terminal_width", lambda: 80)
+    places = {"world": world.folder, "tmp": systems, "table": tmp_path / "t.csv", **files}
+    done = call(*(word.format(**places) for word in words.split()))
+    assert [line for line in re.sub(r"\x1b\[\d*m", "", done.stdout).splitlines() if len(line) > 80] == []
+    assert done.stdout
