@@ -209,9 +209,8 @@ def view(
     files = named_files(predictions or [])
     asked = terminal.asked_part(folder, split, findings, subset, files.values())
     bench = as_asked_bench(asked, split, runs=files.values())
-    source = CaseSource(bench.dataset, bench.split, files, max_side=max_side, most=most, private=True)
+    source = CaseSource(bench.dataset, bench.split, files, max_side=max_side, most=most, private=True, blank=True)
     with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
-        source.read("thumbnails/0.jpg")  # reports withheld images before the server starts
         typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):
             server.serve_forever()

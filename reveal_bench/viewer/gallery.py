@@ -42,12 +42,14 @@ from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.viewer.positions import LATERAL, answer_maps, draw_map, mean_film
+from reveal_bench.words import count_text
 
 SCHEMA = 1
 INDEX, CASES, FILMS, THUMBNAILS, PLACES = "gallery.json", "cases", "films", "thumbnails", "places"
 FILE = re.compile(rf"(?P<room>{CASES}|{FILMS}|{THUMBNAILS})/(?P<number>\d+)(?:-(?P<film>\d+))?\.(?:json|jpg)")
 RUN_FILE = "predictions.jsonl"
 THUMBNAIL_PX, MASK_PX = 240, 512
+BLANK = 24  # grey value of a withheld image, on which marks of every colour are visible
 OUTCOMES = {True: "+", False: "-", None: "."}
 
 Progress = Callable[[int, int], None]
@@ -104,6 +106,7 @@ class CaseSource:
     most : maximum number of cases, taken evenly from those with a finding first; all by default
     thresholds : probability at or above which a finding counts as predicted, 0.5 by default
     private : allow private references, for their owner only
+    blank : show blank frames of the images' sizes instead of withheld images; by default these are refused
 
     Raises
     ------
@@ -123,6 +126,7 @@ class CaseSource:
         most: int | None = None,
         thresholds: Thresholds | None = None,
         private: bool = False,
+        blank: bool = False,
     ) -> None:
         folder = open_split(folder, split)
         info = folder.info
@@ -135,7 +139,10 @@ class CaseSource:
         systems = {name: _answers(kind, path, records, manifest, options) for name, path in predictions.items()}
         cases = _select_cases({kind.data.key_of(record): kind.display.case(record) for record in records}, most)
         self.cases = list(cases.values())
+        if not all(case.films for case in self.cases):
+            raise ArgumentError("folder", "must have images to show", f"none in split {split}")
         self.max_side = max_side
+        self.blank = blank
         self.answers = [_answers_to(case, systems) for case in self.cases]
         groups = _groups(info, self.cases, self.answers)
         self._pictures = StoredPictures(kind, split_shards(folder, kind.config, split), set(cases))
@@ -178,9 +185,16 @@ class CaseSource:
             return None
         case = self.cases[number]
         if match["room"] == CASES:
-            return _json(_document(case, number, self.answers[number]))
+            document = _document(case, number, self.answers[number])
+            n_withheld = len(case.films) - sum(data is not None for data in self._pictures.of(case.key))
+            if n_withheld:
+                note = f"{count_text(n_withheld, 'image')} withheld", "blank frames of the same size"
+                document["told"] = [*document["told"], note]
+            return _json(document)
         k, side = int(match["film"] or 0), THUMBNAIL_PX if match["room"] == THUMBNAILS else self.max_side
-        return _film(case, self._pictures.of(case.key), k, side) if k < len(case.films) else None
+        if k >= len(case.films):
+            return None
+        return _film(case, self._pictures.of(case.key), k, side, blank=self.blank)
 
 
 def _write_places(source: CaseSource, folder: Path) -> list[list[int]]:
@@ -260,9 +274,14 @@ def _groups(info: FolderInfo, cases: Sequence[Case], answers_by_case: Sequence[A
     return known + [group for group in there if group not in known]
 
 
-def _film(case: Case, pictures: Sequence[bytes | None], k: int, max_side: int) -> bytes:
+def _film(case: Case, pictures: Sequence[bytes | None], k: int, max_side: int, *, blank: bool = False) -> bytes:
     """Return image `k` of a case as a grey JPEG without metadata, its longer side at most `max_side` pixels."""
     data = pictures[k] if k < len(pictures) else None
+    if data is None and blank:
+        film = case.films[k]
+        scale = min(1.0, max_side / max(film.width, film.height))
+        size = max(1, round(film.width * scale)), max(1, round(film.height * scale))
+        return _jpeg(Image.new("L", size, BLANK))
     if data is None:
         raise ValueError(f"the dataset folder must have the image of every case, the image of {case.key} is withheld")
     with Image.open(io.BytesIO(data)) as image:
@@ -270,6 +289,10 @@ def _film(case: Case, pictures: Sequence[bytes | None], k: int, max_side: int) -
         grey = image.convert("L")
     grey.info.clear()
     grey.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
+    return _jpeg(grey)
+
+
+def _jpeg(grey: Image.Image) -> bytes:
     buffer = io.BytesIO()
     grey.save(buffer, "JPEG", quality=90)
     return buffer.getvalue()

@@ -22,6 +22,7 @@ from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.viewer.gallery import CaseSource, _answers_to, _mask, _results, named_files, prepare_gallery
+from tests.conftest import World
 from tests.viewer.gallery_sample import GallerySample
 
 
@@ -96,6 +97,20 @@ def test_what_is_refused_leaves_nothing(sample: GallerySample, tmp_path: Path) -
     (out / "mine.txt").write_text("kept")
     with pytest.raises(ValueError, match="new or empty"):
         prepare_gallery(CaseSource(sample.public, "released", {}), out)
+
+
+def test_withheld_images_are_blank_frames_for_their_owner(world: World) -> None:
+    """`view` shows references and answers at their positions, and says that the images are withheld."""
+    source = CaseSource(world.folder, "released", {}, private=True, max_side=100, blank=True)
+    case = source.cases[0]
+    document = json.loads(source.read("cases/0.json") or b"")
+    assert ["1 image withheld", "blank frames of the same size"] in document["told"]
+    assert document["marks"]
+    with Image.open(io.BytesIO(source.read("films/0-0.jpg") or b"")) as frame:
+        scale = min(1, 100 / max(case.films[0].width, case.films[0].height))
+        assert frame.size == (round(case.films[0].width * scale), round(case.films[0].height * scale))
+        low, high = frame.convert("L").getextrema()
+    assert low == high
 
 
 def test_pictures_that_are_withheld_cannot_be_looked_at(world: Any, tmp_path: Path) -> None:
