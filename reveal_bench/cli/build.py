@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
 from reveal_bench.cli.inputs import OUTPUT
@@ -134,6 +135,11 @@ def inspect(
     workers: Workers = None,
 ) -> None:
     """Show the contents of a download, which source fits, and what does not match."""
+    text = _suggested_boxes(root, source, mapping)
+    if text:
+        typer.echo(f"{root}: own-boxes")
+        terminal.warn([f"no mapping explains the columns of the table. {text}"])
+        return
     module = _source_module(root, source, mapping)
     options: dict[str, Any] = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options |= {"blank": blank, "uncertain": uncertain}
@@ -258,7 +264,7 @@ def build(
     from reveal_bench.sources import BuildError
 
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
-    module = _source_module(root, source, mapping)
+    module = _mapped_source_module(root, source, mapping)
     of_task(BENCHMARKS[module.benchmark], task)  # check the kind of benchmark before reading the download
     if card is not None:
         own = with_card(BENCHMARKS[module.benchmark], card)
@@ -406,6 +412,24 @@ def _source_module(root: Path, source: str | None, mapping: Path | None) -> Sour
     if source not in SOURCE_MODULES:
         raise ValueError(f"`--source` must be one of {', '.join(SOURCE_MODULES)}, got {source!r}")
     return SOURCE_MODULES[source]
+
+
+def _mapped_source_module(root: Path, source: str | None, mapping: Path | None) -> SourceModule:
+    text = _suggested_boxes(root, source, mapping)
+    if text:
+        raise ArgumentError("mapping", f"must explain the columns of the table, got none. {text}")
+    return _source_module(root, source, mapping)
+
+
+def _suggested_boxes(root: Path, source: str | None, mapping: Path | None) -> str:
+    """Return a text with a suggested mapping if a folder of images and boxes is of no known source; "" otherwise."""
+    from reveal_bench.api.suggested_mapping import suggest_box_mapping
+    from reveal_bench.sources import SOURCE_MODULES
+
+    known = [module for name, module in SOURCE_MODULES.items() if source in (None, name)]
+    is_known = mapping is not None or source not in (None, "own-boxes") or any(one.detect(root) > 0 for one in known)
+    text = None if is_known else suggest_box_mapping(root)
+    return f"Save this text as mapping.yaml, then check and correct it:\n{text}" if text else ""
 
 
 def cores(workers: int | None) -> int:

@@ -360,7 +360,7 @@ def refresh(
 
 @app.command()
 def candidates(
-    folder: Curation,
+    folder: NewCuration,
     reports: Annotated[Path, typer.Option(help="Table of reports, as for `extract`.", show_default=False)],
     model: Model = None,
     endpoint: Endpoint = None,

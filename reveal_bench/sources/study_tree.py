@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,7 +27,7 @@ from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, folded
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.source import DownloadProblems, Problem
-from reveal_bench.sources.study_labels import ABSENT, PRESENT, age_of, spelled_labels
+from reveal_bench.sources.study_labels import ABSENT, PRESENT, age_of, image_stem, spelled_labels
 from reveal_bench.tables import TABLE_SUFFIXES, InputTable, scan_table
 from reveal_bench.words import count_text
 
@@ -325,6 +325,7 @@ def tables_below(root: Path) -> Iterator[Path]:
 def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
     """Return the best suggested mapping for a table below `root`; None if no table matches any study."""
     guesses = []
+    pictures = {Path(name).stem for _, _, names in os.walk(root) for name in names if name.lower().endswith(SUFFIXES)}
     for path in tables_below(root):
         problems = DownloadProblems()
         try:
@@ -332,7 +333,7 @@ def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
         except ImportError:
             continue
         if table is not None and table.rows:
-            guess = _guess(table, tree)
+            guess = _guess(table, tree, pictures)
             if guess is not None:
                 guesses.append(guess)
     if not guesses:
@@ -344,7 +345,7 @@ def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
     return best
 
 
-def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
+def _guess(table: InputTable, tree: StudyTree, pictures: Collection[str] = ()) -> Guess | None:
     cells = {column: [row[column] for row in table.rows] for column in table.columns}
     is_alone = not (tree.studies or tree.problems or tree.set_aside)
     if not is_alone:
@@ -354,9 +355,11 @@ def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
         column, fact, n_matched = key
         content: dict[str, Any] = {"table": table.file, "study_key": {"column": column, "matches": fact}}
     else:
-        unique = (name for name, texts in cells.items() if all(texts) and len(set(texts)) == len(texts))
-        column, n_matched = next(unique, table.columns[0]), 0
-        content = {"table": table.file, "pictures": "none", "study_key": {"column": column}}
+        unique = [name for name, texts in cells.items() if all(texts) and len(set(texts)) == len(texts)]
+        pictured = [name for name in unique if all(image_stem(text) in pictures for text in cells[name])]
+        column, n_matched = (*pictured, *unique, table.columns[0])[0], 0
+        place: dict[str, Any] = {"column": column} | ({"matches": "file"} if pictured else {})
+        content = {"table": table.file, "pictures": True if pictured else "none", "study_key": place}
         patients = [name for name in cells if name != column and re.match("patient|subject", name, re.IGNORECASE)]
         content.update(("patient_key", {"column": name}) for name in patients[:1])
     rest = {name: texts for name, texts in cells.items() if name != column}

@@ -36,7 +36,7 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     assert read_folder_info(tmp_path / "set").synthetic
     entries = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert {"set aside", "warning"} == {entry["what"] for entry in entries}
+    assert {"set aside", "warning", "picture"} == {entry["what"] for entry in entries}
     assert (tmp_path / "log.jsonl").stat().st_mode & 0o777 == 0o600
     again = ("--previous", tmp_path / "set", "--previous-holdout", tmp_path / "vault", "--seed", "9")
     build(download, "--out", tmp_path / "2", "--holdout", tmp_path / "2p", "--id-key", tmp_path / "key", *again)

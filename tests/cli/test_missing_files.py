@@ -51,8 +51,9 @@ def test_paths_that_are_written_need_not_exist() -> None:
     written = {f"{command} {key}" for command, _, key, _, must_exist in PATHS if not must_exist}
     assert {words for words in written if not words.endswith(" out")} == {
         "phantom anatomy", "phantom counterfactuals", "build id_key", "build holdout", "build log", "build id_table",
-        "curate extract folder", "curate refresh folder",
-        "score rows", "score pixels", "score boundaries", "score tables", "run dry_run", "tune metadata",
+        "curate extract folder", "curate refresh folder", "curate candidates folder",
+        "score rows", "score pixels", "score boundaries", "score box_accuracy", "score tables", "run dry_run",
+        "tune metadata",
         "curves reader", "rank reader",  # also names of readers
     }  # fmt: skip
     assert all(not must_exist for _, _, key, _, must_exist in PATHS if key == "out")
