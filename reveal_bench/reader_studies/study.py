@@ -130,7 +130,9 @@ def read_study(
         assert case is not None
         key = modality or "all", reader, case
         if key in places:
-            raise ArgumentError("rows", f"must have each reading once, but row {number} repeats row {places[key]}", key)
+            hint = "" if modality else f", and no column `{named['modality']}` names the modalities"
+            rule = f"must have each reading once, but row {number} repeats row {places[key]}{hint}"
+            raise ArgumentError("rows", rule, key)
         places[key] = number
         scores[key] = _score(row.get(named["score"]), number)
         if named["truth"] in names:

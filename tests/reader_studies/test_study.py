@@ -120,6 +120,10 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
         (changed(4, truth=0), "must give each case one truth, but row 5 contradicts the earlier 1 of case 'a', got 0"),
         (ROWS[:-1], "1 of 16 readings are missing, got none of case 'd' by reader 'R2' with modality 'DX'"),
         ([*ROWS, ROWS[0]], "must have each reading once, but row 17 repeats row 1"),
+        (
+            [{"treatment" if name == "modality" else name: value for name, value in row.items()} for row in ROWS],
+            "repeats row 1, and no column `modality` names the modalities",
+        ),
     ],
 )
 def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], message: str) -> None:
