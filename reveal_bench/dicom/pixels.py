@@ -95,6 +95,8 @@ class StoredPicture:
         The bits of each pixel as stored.
     decoder : str
         Name and version of the decoder.
+    plan : Plan
+        The displays that the file offers, and its padding.
     choice : ChosenDisplay
         The display.
     warnings : tuple of str
@@ -103,6 +105,7 @@ class StoredPicture:
 
     patterns: npt.NDArray[np.unsignedinteger]
     decoder: str
+    plan: display.Plan
     choice: display.ChosenDisplay
     warnings: tuple[str, ...]
 
@@ -134,7 +137,7 @@ def read_pixels(source: bytes) -> StoredPicture:
         plan = display.plan_display(dataset)
         decoded = decoding.decode(dataset, transfer_syntax(dataset), size)
     choice = display.choose_display(plan, decoded.patterns, decoded.stream_bits)
-    return StoredPicture(decoded.patterns, decoded.decoder, choice, (*decoded.warnings, *choice.warnings))
+    return StoredPicture(decoded.patterns, decoded.decoder, plan, choice, (*decoded.warnings, *choice.warnings))
 
 
 def encode_png(levels: npt.NDArray[np.uint8]) -> tuple[bytes, str]:

@@ -4,7 +4,8 @@ Conventions
 -----------
 A :class:`GreyImage` has unsigned 16-bit `values`; the window applies to ``slope * value + intercept`` (for DICOM, the
 modality value). A modality table is applied here, since it is not a linear function. The initial display uses the
-file's window or VOI table, otherwise the full range of the stored bits (:mod:`reveal_bench.dicom.display`). Values are
+file's window or VOI table, otherwise the full range of the stored bits (:mod:`reveal_bench.dicom.display`); `presets`
+are all ways that the file offers, and `padding` is the range of values that are not part of the image. Values are
 sent (:func:`packed`) as gzip-compressed differences along each row, modulo 65,536, with all high bytes before all low
 bytes. This halves the size of a 12-bit radiograph, and the browser needs no decoder.
 
@@ -18,18 +19,19 @@ import base64
 import io
 import zlib
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from reveal_leaderboard.readers.notes import reader_notes
 from reveal_leaderboard.readers.store import ItemImage
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from reveal_bench.dicom.display import DisplaySettings
+    from reveal_bench.dicom.display import DisplaySettings, Plan
 
 MAX_KEPT_BYTES = 256 << 20
 MAX_PIXELS = 100_000_000
@@ -135,7 +137,8 @@ def _of_dicom(data: bytes) -> GreyImage:
     values, slope, intercept = _values(picture.patterns, settings)
     height, width = picture.size
     facts = {"height": height, "width": width, "slope": slope, "intercept": intercept, "invert": settings.invert}
-    return GreyImage(values, facts | _start(settings) | {"notes": list(picture.warnings)})
+    notes = {"padding": _padding(picture.plan, settings), "notes": reader_notes(picture.warnings)}
+    return GreyImage(values, facts | notes | _start(settings) | _presets(picture.plan, settings))
 
 
 def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
@@ -156,6 +159,32 @@ def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.
         (settings.modality.slope, settings.modality.intercept) if isinstance(settings.modality, Rescale) else (1, 0)
     )
     return unsigned, float(slope), float(intercept + slope * low)
+
+
+def _padding(plan: Plan, settings: DisplaySettings) -> list[int] | None:
+    """Return the lowest and highest value of padding as sent to the browser; None without padding."""
+    import numpy as np
+
+    if plan.padding is None:
+        return None
+    least, most = settings.stored_range
+    low, high = max(plan.padding[0], least), min(plan.padding[1], most)
+    if low > high:
+        return None
+    bounds, _, _ = _values(np.array([low, high]), settings)
+    return [int(bounds.min()), int(bounds.max())]
+
+
+def _presets(plan: Plan, settings: DisplaySettings) -> dict[str, Any]:
+    """Return all ways of display that the file offers, and the position of the initial one among them."""
+    ways = [voi.way for voi in plan.vois]
+    if not any(way is settings.voi for way in ways):
+        ways.append(settings.voi)
+    presets: list[dict[str, Any]] = []
+    for number, way in enumerate(ways, start=1):
+        name = "Full range" if way is None else f"File {number}" if number <= len(plan.vois) else "Image range"
+        presets.append({"name": name} | _start(replace(settings, voi=way)))
+    return {"presets": presets, "preset": next(n for n, way in enumerate(ways) if way is settings.voi)}
 
 
 def _start(settings: DisplaySettings) -> dict[str, Any]:
@@ -211,4 +240,6 @@ def _of_picture_file(data: bytes) -> GreyImage:
     high = 65_535.0 if is_deep else 255.0
     facts = {"height": values.shape[0], "width": values.shape[1], "slope": 1.0, "intercept": 0.0, "invert": False}
     window = {"center": high / 2, "width": high, "function": "LINEAR_EXACT"}
-    return GreyImage(values.astype(np.uint16), facts | {"window": window, "range": [0.0, high], "table": None})
+    start = {"window": window, "range": [0.0, high], "table": None}
+    facts |= {"padding": None, "notes": [], "presets": [{"name": "Full range"} | start], "preset": 0}
+    return GreyImage(values.astype(np.uint16), facts | start)

@@ -44,7 +44,7 @@ export class Film {
     this.facts = facts;
     this.levels = [{ width: facts.width, height: facts.height, values }];
     while (Math.min(this.last.width, this.last.height) > 256) this.levels.push(halved(this.last));
-    this.start = facts.table === null ? null : Uint8Array.from(atob(facts.table), (c) => c.charCodeAt(0));
+    this.counts = counted(values, facts.padding);
     this.greys = new Uint32Array(DEPTH);
     this.version = 0;
     this.reset();
@@ -52,12 +52,45 @@ export class Film {
 
   get last() { return this.levels[this.levels.length - 1]; }
 
-  /** Restore the window or table that the file states. */
+  /** Restore the window or table that the film starts with. */
   reset() {
-    this.window = { ...this.facts.window };
-    this.table = this.start;
     this.inverted = false;
+    this.look(this.facts);
+    this.preset = this.facts.preset;
+  }
+
+  /** Show one of the film's presets. */
+  choose(preset) {
+    this.look(this.facts.presets[preset]);
+    this.preset = preset;
+  }
+
+  look({ window, table }) {
+    this.window = { ...window };
+    this.table = table === null ? null : Uint8Array.from(atob(table), (c) => c.charCodeAt(0));
     this.retone();
+  }
+
+  /** Set the window from the 1st to the 99th percentile of the film's values, or to all values if these are equal. */
+  fitWindow() {
+    const { slope, intercept } = this.facts;
+    let [low, high] = this.between(0.01, 0.99);
+    if (low === high) [low, high] = this.between(0, 1);
+    if (low === high) return;
+    const center = (slope * (low + high)) / 2 + intercept, width = Math.abs(slope) * (high - low);
+    this.look({ window: { center, width, function: "LINEAR_EXACT" }, table: null });
+    this.preset = "fit";
+  }
+
+  /** The values at two proportions of the film's pixels in order, without padding. */
+  between(...shares) {
+    const total = this.counts.reduce((sum, n) => sum + n, 0);
+    return shares.map((share) => {
+      const rank = Math.max(1, share * total);
+      let value = 0;
+      for (let n = this.counts[0]; n < rank && value < DEPTH - 1; n += this.counts[++value]);
+      return value;
+    });
   }
 
   /** Set another window; a table of the file no longer applies. */
@@ -66,6 +99,7 @@ export class Film {
     this.window.center = Math.min(high + span, Math.max(low - span, center));
     this.window.width = Math.min(4 * span, Math.max(this.window.function === "LINEAR" ? 1 : span / 65536, width));
     this.table = null;
+    this.preset = undefined;
     this.retone();
   }
 
@@ -78,7 +112,16 @@ export class Film {
       if (turned) grey = 255 - grey;
       this.greys[value] = (0xff000000 | (grey << 16) | (grey << 8) | grey) >>> 0;
     }
+    this.showsNothing = this.isBlank();
     this.version++;
+  }
+
+  /** True if the film is of one grey level, or more than 95 % black and white; padding does not count. */
+  isBlank() {
+    const levels = new Float64Array(256);
+    this.counts.forEach((n, value) => { levels[this.greys[value] & 0xff] += n; });
+    const total = levels.reduce((sum, n) => sum + n, 0);
+    return levels.filter((n) => n > 0).length < 2 || levels[0] + levels[255] > 0.95 * total;
   }
 
   /** A canvas with the film, the smallest one that is at least `scale` of the full size. */
@@ -101,6 +144,14 @@ export class Film {
     }
     return level.canvas;
   }
+}
+
+/** The number of pixels with each value, without those of `padding`, [lowest, highest]. */
+function counted(values, padding) {
+  const counts = new Uint32Array(DEPTH);
+  for (let at = 0; at < values.length; at++) counts[values[at]]++;
+  if (padding) counts.fill(0, padding[0], padding[1] + 1);
+  return counts;
 }
 
 /** An image of half the size, whose pixels are means of four pixels in full depth. */

@@ -58,7 +58,14 @@ export class Viewer {
     this.caption = document.createElement("figcaption");
     this.caption.setAttribute("aria-hidden", "true");
     this.title = title;
-    this.element.append(this.canvas, this.caption);
+    this.remarks = document.createElement("div");
+    this.remarks.className = "remarks";
+    this.blank = document.createElement("p");
+    this.blank.setAttribute("role", "status");
+    const notes = document.createElement("p");
+    notes.textContent = (film.facts.notes ?? []).join(" · ");
+    this.remarks.append(notes, this.blank);
+    this.element.append(this.canvas, this.remarks, this.caption);
     this.listen();
     this.watcher = new ResizeObserver(() => this.resize());
     this.watcher.observe(this.element);
@@ -84,6 +91,13 @@ export class Viewer {
   fit() {
     this.scale = this.fitScale;
     [this.x, this.y] = [this.film.facts.width / 2, this.film.facts.height / 2];
+    this.draw();
+  }
+
+  fitWindow() { this.film.fitWindow(); this.draw(); }
+
+  choose(preset) {
+    if (preset === "fit") this.film.fitWindow(); else this.film.choose(Number(preset));
     this.draw();
   }
 
@@ -157,6 +171,8 @@ export class Viewer {
     context.imageSmoothingQuality = "high";
     context.drawImage(film.painted(scale), left, top, film.facts.width * scale, film.facts.height * scale);
     if (this.showsMarks) this.overlays.forEach((mark) => this.paintMark(context, mark, left, top));
+    const blank = film.showsNothing ? "This window shows nothing" : "";
+    if (this.blank.textContent !== blank) this.blank.textContent = blank;
     const { center, width } = film.window, percent = Math.round(scale * 100);
     const tone = film.table ? "look of the file" : `W ${Math.round(width)} L ${Math.round(center)}`;
     this.caption.textContent = `${this.title} · ${tone}${film.inverted ? " · inverted" : ""} · ${percent}%`;

@@ -200,7 +200,7 @@ def test_the_picture_does_what_keys_and_pointer_say(page_and_readings: tuple[Any
     assert state(page)["scale"] == 1
     press("ArrowUp")
     assert state(page)["scale"] == 1.25
-    press("f")
+    press("z")
     assert state(page)["scale"] == start["scale"]
     press("r")
     assert state(page) == start

@@ -203,11 +203,31 @@ function reflect() {
   viewers.forEach((viewer) => {
     viewer.element.classList.toggle("active", viewer === active && viewers.length > 1);
   });
+  reflectPresets(active?.film);
   press("invert", active?.film.inverted ?? false);
   press("drag", state.drag === "window");
   press("marks", active?.showsMarks ?? true);
   find("drag-name").textContent = state.drag;
   find("views").firstChild.textContent = single ? "Side by side " : "One view ";
+}
+
+/** List the ways of display of the active film; a window set by hand is none of them. */
+function reflectPresets(film) {
+  const options = (film?.facts.presets ?? []).map(({ name, window: { center, width }, table }, n) => (
+    made("option", table ? `${name}: table` : `${name}: W ${Math.round(width)} L ${Math.round(center)}`, { value: n })
+  ));
+  if (film) options.push(made("option", "Fit to values", { value: "fit" }));
+  if (film && film.preset === undefined) options.unshift(made("option", "By hand", { value: "" }));
+  find("presets").replaceChildren(...options);
+  find("presets").value = film?.preset ?? "";
+}
+
+/** Show the preset after the current one; the fitted window comes last. */
+function nextPreset() {
+  const { active } = state;
+  if (!active) return;
+  const names = [...active.film.facts.presets.keys(), "fit"];
+  active.choose(names[(names.indexOf(active.film.preset) + 1) % names.length]);
 }
 
 function press(name, isOn) {
@@ -285,7 +305,9 @@ function askToStop() {
 
 const acts = {
   invert: () => state.active?.invert(),
-  fit: () => state.active?.fit(),
+  fit: () => state.active?.fitWindow(),
+  preset: nextPreset,
+  whole: () => state.active?.fit(),
   one: () => state.active?.one(),
   reset: () => state.active?.reset(),
   drag: () => { state.drag = state.drag === "move" ? "window" : "move"; },
@@ -300,7 +322,7 @@ const acts = {
   ticks: () => panel.openTicks(),
 };
 const keys = {
-  i: "invert", f: "fit", o: "one", r: "reset", d: "drag", v: "views", g: "marks", h: "help", "?": "help",
+  i: "invert", f: "fit", p: "preset", z: "whole", o: "one", r: "reset", d: "drag", v: "views", g: "marks", h: "help", "?": "help",
   n: "next", b: "back", c: "comment", t: "ticks",
 };
 
@@ -328,9 +350,15 @@ document.addEventListener("click", (event) => {
   if (button) act(button.dataset.do);
 });
 
+find("presets").addEventListener("change", ({ target }) => {
+  if (target.value) state.active.choose(target.value);
+  reflect();
+});
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const { target, key } = event, isField = target.matches("textarea, select");
+  const { target, key } = event, isShortcut = target.id === "presets" && /^\w$/.test(key);
+  const isField = target.matches("textarea, select") && !isShortcut;
   if (isField && key === "Escape") target.blur();
   if (find("panel").hidden && key.toLowerCase() !== "b" && key.toLowerCase() !== "h") return;
   if (isField && !(key === "Enter" && target === panel.comment && !event.shiftKey)) return;

@@ -1,0 +1,103 @@
+"""The readers' page on an image whose first window shows nothing: notes, fitted window, presets, by key and mouse."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reveal_leaderboard.readers.app import build_readers_app
+from reveal_leaderboard.readers.images import ImageCache, read_image
+from reveal_leaderboard.web.sign_in_modes import Auth
+
+from reveal_bench.dicom.write import write_dicom
+from tests.leaderboard.conftest import serving
+from tests.leaderboard.readers.reading_world import READERS, Pool, accounts_in, prepared
+
+browsing = pytest.importorskip("tests.leaderboard.browser.browsing")
+pytestmark = pytest.mark.skipif(browsing.CHROMIUM is None, reason="no Chromium here")
+
+NOTHING = "This window shows nothing"
+
+
+def write_ramp(path: Path) -> None:
+    """100 columns from 1000 in steps of 10, the lower half padding of 0; of two windows only the second shows them."""
+    pixels = np.zeros((200, 100), dtype=np.uint16)
+    pixels[:100] = 1000 + 10 * np.arange(100)
+    attributes = {
+        "PixelPaddingValue": 0,
+        "WindowCenter": ["60000", "1500"],
+        "WindowWidth": ["10", "1200"],
+        "ImagerPixelSpacing": ["0.5", "0.25"],
+    }
+    write_dicom(path, pixels, attributes, bits_stored=12)
+
+
+@pytest.fixture
+def page(pool: Pool, tmp_path: Path) -> Iterator[Any]:
+    """The first study of the first reader, whose first image is the ramp."""
+    readings, images = prepared(pool, tmp_path / "data"), tmp_path / "images"
+    shutil.copytree(pool.images, images)
+    write_ramp(images / readings.item(readings.places(READERS[0])[0].item).films[0].file)
+    app = build_readers_app(readings, ImageCache(images), Auth(accounts_in(tmp_path / "accounts"), "local"), {})
+    with (
+        browsing.running_browser() as browser,
+        serving(app) as url,
+        browsing.watched_page(browser, url, width=1440) as page,
+    ):
+        page.goto(url)
+        page.locator("#reader + button").click()
+        page.wait_for_function("() => document.querySelector('.view canvas')?.dataset.scale")
+        yield page
+    readings.engine.dispose()
+
+
+def window(page: Any) -> tuple[float, float]:
+    """Return center and width of the first image's window."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    center, width = page.evaluate("(({center, width}) => [center, width])(document.querySelector('canvas').dataset)")
+    return float(center), float(width)
+
+
+def remarks(page: Any) -> list[str]:
+    return [text for text in page.locator(".view .remarks p").all_inner_texts()[:2] if text]
+
+
+def preset(page: Any) -> str:
+    name: str = page.locator("#presets option:checked").inner_text()
+    return name
+
+
+def test_reader_finds_a_window_that_shows_the_image(page: Any) -> None:
+    note = "The file's first window shows too little: another one shown"
+    assert (window(page), remarks(page)) == ((1500, 1200), [note])
+    assert preset(page) == "File 2: W 1200 L 1500"
+    page.keyboard.press("p")
+    assert (window(page), preset(page)) == ((2047.5, 4095), "Full range: W 4095 L 2048")
+    page.keyboard.press("p")  # each column is 1% of the pixels that are not padding: 1000 to 1980
+    assert (window(page), preset(page)) == ((1490, 980), "Fit to values")
+    page.keyboard.press("p")
+    assert (window(page), remarks(page)) == ((60000, 10), [note, NOTHING])
+    page.keyboard.press("f")
+    assert (window(page), remarks(page)) == ((1490, 980), [note])
+    page.locator("#presets").select_option("File 1: W 10 L 60000")
+    assert (window(page), remarks(page)) == ((60000, 10), [note, NOTHING])
+    assert browsing.faults(page) == []
+    page.keyboard.press("1")  # is an answer although the list of presets has the focus
+    assert page.locator("#choices [aria-pressed=true]").count() == 1
+    page.get_by_role("button", name="Fit").click()
+    assert (window(page), remarks(page)) == ((1490, 980), [note])
+    page.keyboard.press("w")
+    assert preset(page) == "By hand"
+    page.keyboard.press("r")
+    assert (window(page), preset(page)) == ((1500, 1200), "File 2: W 1200 L 1500")
+
+
+def test_facts_of_an_image_state_its_padding_and_presets(tmp_path: Path) -> None:
+    write_ramp(tmp_path / "ramp.dcm")
+    facts = read_image((tmp_path / "ramp.dcm").read_bytes()).facts
+    assert (facts["padding"], facts["preset"]) == ([0, 0], 1)
+    assert [one["name"] for one in facts["presets"]] == ["File 1", "File 2", "Full range"]
