@@ -284,7 +284,7 @@ def read_header(file: Path | DicomFile) -> Header:
 
 
 def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
-    spacing_mm, spacing_source = _spacing(facts)
+    spacing_mm, spacing_source = pixel_spacing(facts)
     position = facts.text("ViewPosition")
     maker, model = (_device_text(facts.text(keyword)) for keyword in ("Manufacturer", "ManufacturerModelName"))
     view_codes = facts.items("ViewCodeSequence", "CodeValue")
@@ -357,10 +357,10 @@ def _device_text(text: str | None) -> str | None:
     return text if is_fit else None
 
 
-def _spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
-    """Return (spacing, source).
+def pixel_spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
+    """Return (spacing between rows and between columns in mm, source).
 
-    Return (spacing in mm, source): PixelSpacing if valid, otherwise ImagerPixelSpacing, or (None, "none").
+    The source is PixelSpacing if valid, otherwise ImagerPixelSpacing; (None, "none") without either.
     """
     for keyword, source in (("PixelSpacing", "pixel_spacing"), ("ImagerPixelSpacing", "imager_pixel_spacing")):
         numbers = facts.numbers(keyword)

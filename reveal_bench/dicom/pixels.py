@@ -18,13 +18,16 @@ import numpy.typing as npt
 
 from reveal_bench.dicom import decode as decoding
 from reveal_bench.dicom import display
-from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, refuse_damage, transfer_syntax
+from reveal_bench.dicom.dataset import HeaderValues, quiet_pydicom, read_dataset, refuse_damage, transfer_syntax
 from reveal_bench.dicom.files import DicomError, DicomFile
+from reveal_bench.dicom.header import pixel_spacing
 
 PIPELINE = "dicom-v2"
 
 
-KEYWORDS: tuple[str | int, ...] = (*decoding.KEYWORDS, *decoding.OVERLAY_POSITIONS, *display.KEYWORDS)
+KEYWORDS: tuple[str | int, ...] = (
+    *decoding.KEYWORDS, *decoding.OVERLAY_POSITIONS, *display.KEYWORDS, "PixelSpacing", "ImagerPixelSpacing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class StoredPicture:
         The display.
     warnings : tuple of str
         Notes on the values and the display.
+    spacing_mm, spacing_source : (float, float) or None, str
+        As in :class:`~reveal_bench.dicom.header.Header`.
     """
 
     patterns: npt.NDArray[np.unsignedinteger]
@@ -108,6 +113,8 @@ class StoredPicture:
     plan: display.Plan
     choice: display.ChosenDisplay
     warnings: tuple[str, ...]
+    spacing_mm: tuple[float, float] | None
+    spacing_source: str
 
     @property
     def size(self) -> tuple[int, int]:
@@ -136,8 +143,10 @@ def read_pixels(source: bytes) -> StoredPicture:
         size = decoding.frame_size(dataset)
         plan = display.plan_display(dataset)
         decoded = decoding.decode(dataset, transfer_syntax(dataset), size)
+        spacing = pixel_spacing(HeaderValues(dataset))
     choice = display.choose_display(plan, decoded.patterns, decoded.stream_bits)
-    return StoredPicture(decoded.patterns, decoded.decoder, plan, choice, (*decoded.warnings, *choice.warnings))
+    warnings = (*decoded.warnings, *choice.warnings)
+    return StoredPicture(decoded.patterns, decoded.decoder, plan, choice, warnings, *spacing)
 
 
 def encode_png(levels: npt.NDArray[np.uint8]) -> tuple[bytes, str]:

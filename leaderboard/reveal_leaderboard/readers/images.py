@@ -4,10 +4,11 @@ Conventions
 -----------
 A :class:`GreyImage` has unsigned 16-bit `values`; the window applies to ``slope * value + intercept`` (for DICOM, the
 modality value). A modality table is applied here, since it is not a linear function. The initial display uses the
-file's window or VOI table, otherwise the full range of the stored bits (:mod:`reveal_bench.dicom.display`); `presets`
-are all ways that the file offers, and `padding` is the range of values that are not part of the image. Values are
-sent (:func:`packed`) as gzip-compressed differences along each row, modulo 65,536, with all high bytes before all low
-bytes. This halves the size of a 12-bit radiograph, and the browser needs no decoder.
+file's window or VOI table, otherwise the full range of the stored bits (:mod:`reveal_bench.dicom.display`). `presets`
+are all ways that the file offers, `padding` is the range of values that are not part of the image, and `spacing` is in
+mm, between rows and between columns. Values are sent (:func:`packed`) as gzip-compressed differences along each row,
+modulo 65,536, with all high bytes before all low bytes. This halves the size of a 12-bit radiograph, and the browser
+needs no decoder.
 
 PNG and JPEG (8 or 16 bit; colour becomes luminance) are for datasets without DICOM. Their metadata are dropped. A file
 whose metadata mark the image as rotated is refused.
@@ -138,7 +139,8 @@ def _of_dicom(data: bytes) -> GreyImage:
     height, width = picture.size
     facts = {"height": height, "width": width, "slope": slope, "intercept": intercept, "invert": settings.invert}
     notes = {"padding": _padding(picture.plan, settings), "notes": reader_notes(picture.warnings)}
-    return GreyImage(values, facts | notes | _start(settings) | _presets(picture.plan, settings))
+    spacing = {"spacing": picture.spacing_mm, "at_detector": picture.spacing_source == "imager_pixel_spacing"}
+    return GreyImage(values, facts | notes | spacing | _start(settings) | _presets(picture.plan, settings))
 
 
 def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
@@ -241,5 +243,6 @@ def _of_picture_file(data: bytes) -> GreyImage:
     facts = {"height": values.shape[0], "width": values.shape[1], "slope": 1.0, "intercept": 0.0, "invert": False}
     window = {"center": high / 2, "width": high, "function": "LINEAR_EXACT"}
     start = {"window": window, "range": [0.0, high], "table": None}
-    facts |= {"padding": None, "notes": [], "presets": [{"name": "Full range"} | start], "preset": 0}
-    return GreyImage(values.astype(np.uint16), facts | start)
+    presets = {"presets": [{"name": "Full range"} | start], "preset": 0}
+    unknown: dict[str, Any] = {"padding": None, "notes": [], "spacing": None, "at_detector": False}
+    return GreyImage(values.astype(np.uint16), facts | unknown | presets | start)

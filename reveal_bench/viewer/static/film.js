@@ -124,6 +124,21 @@ export class Film {
     return levels.filter((n) => n > 0).length < 2 || levels[0] + levels[255] > 0.95 * total;
   }
 
+  /** The modality value at a position in pixels from the top-left corner; undefined outside. */
+  valueAt([x, y]) {
+    const { width, height, slope, intercept } = this.facts;
+    if (x < 0 || y < 0 || x >= width || y >= height) return undefined;
+    return slope * this.levels[0].values[Math.floor(y) * width + Math.floor(x)] + intercept;
+  }
+
+  /** The distance of two positions in words: in mm if the spacing of rows and columns is known. */
+  distance([x0, y0], [x1, y1]) {
+    const { spacing, at_detector: isAtDetector } = this.facts;
+    if (!spacing) return `${Math.round(Math.hypot(x1 - x0, y1 - y0))} pixels, mm unknown`;
+    const mm = Math.hypot((x1 - x0) * spacing[1], (y1 - y0) * spacing[0]);
+    return `${mm.toFixed(1)} mm${isAtDetector ? " at the detector" : ""}`;
+  }
+
   /** A canvas with the film, the smallest one that is at least `scale` of the full size. */
   painted(scale) {
     let index = 0;

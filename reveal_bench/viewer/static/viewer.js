@@ -1,7 +1,8 @@
 // One film in a frame: zoom, move, window and level with mouse, pen, fingers and keys.
 // The state is (scale, x, y): screen pixels per film pixel, and the position on the film at the middle of the frame.
 
-const MOST_SCALE = 16, STEP = 1.25, NUDGE = 60;
+const MOST_SCALE = 16, NUDGE = 60, CLICK = 6, RULER = "#7fd3ff";
+export const STEP = 1.25;
 const KINDS = { model: { colour: "#ff9d3c" }, reference: { colour: "#63d17a", dash: [8, 5] } };
 
 /**
@@ -41,13 +42,15 @@ export class Viewer {
   /**
    * `onTouch` is called when keys begin to act on this frame. An overlay has a `kind` or a `colour` (and perhaps a
    * `dash`), a `label` (`row` lines higher, so that labels of similar marks do not overlap), and a `rect`, a `point`,
-   * `edges` or a `mask` (from `drawnMask`, with `at`, the labelled end).
+   * `edges` or a `mask` (from `drawnMask`, with `at`, the labelled end). While `measures`, clicks set the ruler's ends.
    */
-  constructor(film, { title, overlays, drag, onTouch }) {
+  constructor(film, { title, overlays, drag, onTouch, measures = () => false }) {
     this.film = film;
     this.overlays = overlays;
     this.drag = drag;
     this.onTouch = onTouch;
+    this.measures = measures;
+    this.ends = [];
     this.showsMarks = true;
     this.pointers = new Map();
     this.element = document.createElement("figure");
@@ -99,6 +102,23 @@ export class Viewer {
   choose(preset) {
     if (preset === "fit") this.film.fitWindow(); else this.film.choose(Number(preset));
     this.draw();
+  }
+
+  /** Set an end of the ruler at a point of the canvas; the third one begins another ruler. */
+  mark(point = this.middle) {
+    const { width, height } = this.film.facts, [x, y] = this.position(point);
+    const end = [Math.min(width, Math.max(0, x)), Math.min(height, Math.max(0, y))];
+    this.ends = this.ends.length === 1 ? [...this.ends, end] : [end];
+    this.draw();
+  }
+
+  clearRuler() { this.ends = []; this.draw(); }
+
+  get middle() { return [this.canvas.width / 2, this.canvas.height / 2]; }
+
+  /** Position on the film at a point of the canvas. */
+  position([atX, atY]) {
+    return [this.x + (atX - this.canvas.width / 2) / this.scale, this.y + (atY - this.canvas.height / 2) / this.scale];
   }
 
   /** Show one film pixel on one screen pixel. */
@@ -173,10 +193,53 @@ export class Viewer {
     if (this.showsMarks) this.overlays.forEach((mark) => this.paintMark(context, mark, left, top));
     const blank = film.showsNothing ? "This window shows nothing" : "";
     if (this.blank.textContent !== blank) this.blank.textContent = blank;
-    const { center, width } = film.window, percent = Math.round(scale * 100);
-    const tone = film.table ? "look of the file" : `W ${Math.round(width)} L ${Math.round(center)}`;
-    this.caption.textContent = `${this.title} · ${tone}${film.inverted ? " · inverted" : ""} · ${percent}%`;
+    if (this.measures()) this.paintRuler(context, left, top);
+    this.describe();
+    const { center, width } = film.window;
     Object.assign(canvas.dataset, { scale, x, y, center, width, inverted: film.inverted });
+  }
+
+  /** Write the view, its window and zoom, and the value under the pointer or the ruler's middle. */
+  describe() {
+    const { film, title } = this, { center, width } = film.window;
+    const tone = film.table ? "look of the file" : `W ${Math.round(width)} L ${Math.round(center)}`;
+    const point = this.hover ?? (this.measures() ? this.middle : undefined);
+    const value = point && film.valueAt(this.position(point));
+    const parts = [title, tone, film.inverted ? "inverted" : "", `${Math.round(this.scale * 100)}%`];
+    if (value !== undefined) parts.push(`value ${Number(value.toFixed(2))}`);
+    if (this.measures() && this.ends.length === 2) parts.push(film.distance(...this.ends));
+    this.caption.textContent = parts.filter(Boolean).join(" · ");
+  }
+
+  /** Draw a cross in the middle, for the keyboard, and the ruler, whose second end follows the pointer until it is set. */
+  paintRuler(context, left, top) {
+    const ratio = window.devicePixelRatio || 1, [middleX, middleY] = this.middle, lines = [];
+    const cross = (x, y, size) => lines.push([x - size, y, x + size, y], [x, y - size, x, y + size]);
+    const [from, to = this.position(this.hover ?? this.middle)] = this.ends;
+    cross(middleX, middleY, 12 * ratio);
+    const place = ([x, y]) => [left + x * this.scale, top + y * this.scale];
+    if (from) {
+      lines.push([...place(from), ...place(to)]);
+      for (const end of [from, to]) cross(...place(end), 5 * ratio);
+    }
+    for (const [colour, width] of [["#000", 4], [RULER, 1.5]]) {
+      Object.assign(context, { strokeStyle: colour, lineWidth: width * ratio });
+      context.beginPath();
+      for (const [x0, y0, x1, y1] of lines) { context.moveTo(x0, y0); context.lineTo(x1, y1); }
+      context.stroke();
+    }
+    if (!from) return;
+    const [[x0, y0], [x1, y1]] = [place(from), place(to)];
+    this.write(context, this.film.distance(from, to), RULER, [(x0 + x1) / 2 + 8 * ratio, (y0 + y1) / 2 - 8 * ratio]);
+  }
+
+  /** Write a text with a dark edge, legible on bright film, too; it stays within the canvas at the right. */
+  write(context, text, colour, [x, y]) {
+    context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
+    const place = [Math.max(4, Math.min(x, this.canvas.width - context.measureText(text).width - 4)), y];
+    Object.assign(context, { strokeStyle: "#000", fillStyle: colour, lineWidth: 3, lineJoin: "round" });
+    context.strokeText(text, ...place);
+    context.fillText(text, ...place);
   }
 
   paintMark(context, mark, left, top) {
@@ -203,13 +266,9 @@ export class Viewer {
       context.stroke();
     }
     context.setLineDash([]);
-    context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
-    const most = this.canvas.width - context.measureText(label).width - 4;
     const lift = 16 * (mark.row ?? 0) * (window.devicePixelRatio || 1);
-    const place = [Math.max(4, Math.min(x0 + 4, most)), y0 > top + 20 && mark.at !== "bottom" ? y0 - 6 - lift : y0 + 18];
-    Object.assign(context, { strokeStyle: "#000", lineWidth: 3, lineJoin: "round" }); // legible on bright film, too
-    context.strokeText(label, ...place);
-    context.fillText(label, ...place);
+    const isAbove = y0 > top + 20 && mark.at !== "bottom";
+    this.write(context, label, colour, [x0 + 4, isAbove ? y0 - 6 - lift : y0 + 18]);
   }
 
   /** Draw the transparent area, and its edge in lines of the same width at any scale. */
@@ -238,14 +297,24 @@ export class Viewer {
       this.onTouch(this);
       canvas.setPointerCapture(event.pointerId);
       this.pointers.set(event.pointerId, this.at(event));
+      this.pressed = this.at(event);
       const isToning = event.button === 2 || (this.drag() === "window") !== event.shiftKey;
       this.mode = event.button === 1 ? "move" : isToning ? "window" : "move";
     });
-    canvas.addEventListener("pointermove", (event) => this.follow(event));
+    canvas.addEventListener("pointermove", (event) => {
+      this.hover = this.at(event);
+      if (this.measures() && this.ends.length === 1) this.draw(); else this.describe();
+      this.follow(event);
+    });
+    canvas.addEventListener("pointerleave", () => { this.hover = undefined; this.draw(); });
+    canvas.addEventListener("click", (event) => {
+      const [x, y] = this.at(event);
+      if (this.measures() && Math.hypot(x - this.pressed[0], y - this.pressed[1]) < CLICK) this.mark([x, y]);
+    });
     for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) {
       canvas.addEventListener(end, (event) => this.pointers.delete(event.pointerId));
     }
-    canvas.addEventListener("dblclick", () => this.fit());
+    canvas.addEventListener("dblclick", () => { if (!this.measures()) this.fit(); });
   }
 
   follow(event) {

@@ -141,7 +141,7 @@ def test_a_films_bytes_are_its_values_alone(page: Page) -> None:
     assert len(answer.content) == 2 * facts["width"] * facts["height"]
     assert set(facts) == {
         "view", "fault", "height", "width", "slope", "intercept", "invert", "window", "range", "table",
-        "padding", "notes", "presets", "preset",
+        "padding", "notes", "presets", "preset", "spacing", "at_detector",
     }  # fmt: skip
     assert page.ada.get(f"/api/items/{token}/films/9").status_code == 404
     assert page.ada.get(f"/api/items/{token}/films/-1").status_code == 404

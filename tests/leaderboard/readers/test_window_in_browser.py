@@ -96,8 +96,47 @@ def test_reader_finds_a_window_that_shows_the_image(page: Any) -> None:
     assert (window(page), preset(page)) == ((1500, 1200), "File 2: W 1200 L 1500")
 
 
+def point(page: Any, x: float, y: float) -> tuple[float, float]:
+    """Return where the page shows a position on the first image, in pixels of the page."""
+    window(page)
+    now = page.evaluate("({...document.querySelector('canvas').dataset})")
+    box, scale = page.locator("canvas").first.bounding_box(), float(now["scale"])
+    left, top = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    return left + (x - float(now["x"])) * scale, top + (y - float(now["y"])) * scale
+
+
+def test_reader_measures_in_mm_by_mouse_and_by_keyboard(page: Any) -> None:
+    caption, mouse = page.locator("figcaption").first, page.mouse
+    mouse.move(*point(page, 20.5, 50.5))
+    assert caption.inner_text().endswith("· value 1200")
+    page.keyboard.press("m")
+    mouse.click(*point(page, 10, 20))
+    mouse.click(*point(page, 90, 80))  # 80 columns of 0.25 mm, 60 rows of 0.5 mm: 20 and 30 mm
+    assert length(caption) == pytest.approx(36.06, abs=0.2)
+    mouse.move(2, 2)
+    page.get_by_role("button", name="Zoom in").click()
+    page.keyboard.press("x")
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("x")
+    window(page)
+    scale = float(page.locator("canvas").first.get_attribute("data-scale"))
+    assert length(caption) == pytest.approx(60 / scale * 0.5, abs=0.06)  # 60 pixels of the screen, along the rows
+    assert "at the detector" in caption.inner_text()
+    page.get_by_role("button", name="Ruler").click()
+    window(page)
+    assert " mm" not in caption.inner_text()
+    assert browsing.faults(page) == []
+
+
+def length(caption: Any) -> float:
+    """Return the length that the caption states, in mm."""
+    window(caption.page)
+    return float(caption.inner_text().rpartition(" · ")[2].split(" mm")[0])
+
+
 def test_facts_of_an_image_state_its_padding_and_presets(tmp_path: Path) -> None:
     write_ramp(tmp_path / "ramp.dcm")
     facts = read_image((tmp_path / "ramp.dcm").read_bytes()).facts
+    assert (facts["spacing"], facts["at_detector"]) == ((0.5, 0.25), True)
     assert (facts["padding"], facts["preset"]) == ([0, 0], 1)
     assert [one["name"] for one in facts["presets"]] == ["File 1", "File 2", "Full range"]

@@ -3,11 +3,11 @@
 import { Film, unpack } from "./film.js";
 import { made } from "./made.js";
 import { Panel } from "./panel.js";
-import { Viewer } from "./viewer.js";
+import { STEP, Viewer } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
 const state = {
-  items: [], at: -1, isOpen: true, viewers: [], active: null, drag: "move", single: false, seconds: 0, isBusy: false,
+  items: [], at: -1, isOpen: true, viewers: [], active: null, drag: "move", measures: false, single: false, seconds: 0, isBusy: false,
 };
 const kept = new Map(); // address -> promise of an image's bytes, for the current item and the next
 const panel = new Panel(() => { tell(""); state.sending = undefined; });
@@ -169,7 +169,9 @@ async function hang(item) {
     const title = item.films.length > 1 ? `${view}, ${number + 1} of ${item.films.length}` : view;
     const overlays = item.panel.overlays.filter(({ film }) => (film ?? 0) === number);
     const values = unpack(buffer, facts.width, facts.height);
-    return new Viewer(new Film(facts, values), { title, overlays, drag: () => state.drag, onTouch: activate });
+    return new Viewer(new Film(facts, values), {
+      title, overlays, drag: () => state.drag, measures: () => state.measures, onTouch: activate,
+    });
   });
   const faults = frames.filter(({ facts }) => !facts);
   find("stage").replaceChildren(...state.viewers.map(({ element }) => element), ...faults);
@@ -206,6 +208,7 @@ function reflect() {
   reflectPresets(active?.film);
   press("invert", active?.film.inverted ?? false);
   press("drag", state.drag === "window");
+  press("ruler", state.measures);
   press("marks", active?.showsMarks ?? true);
   find("drag-name").textContent = state.drag;
   find("views").firstChild.textContent = single ? "Side by side " : "One view ";
@@ -308,6 +311,10 @@ const acts = {
   fit: () => state.active?.fitWindow(),
   preset: nextPreset,
   whole: () => state.active?.fit(),
+  larger: () => state.active?.zoom(STEP),
+  smaller: () => state.active?.zoom(1 / STEP),
+  ruler: () => { state.measures = !state.measures; state.viewers.forEach((viewer) => viewer.clearRuler()); },
+  mark: () => { if (state.measures) state.active?.mark(); },
   one: () => state.active?.one(),
   reset: () => state.active?.reset(),
   drag: () => { state.drag = state.drag === "move" ? "window" : "move"; },
@@ -322,7 +329,7 @@ const acts = {
   ticks: () => panel.openTicks(),
 };
 const keys = {
-  i: "invert", f: "fit", p: "preset", z: "whole", o: "one", r: "reset", d: "drag", v: "views", g: "marks", h: "help", "?": "help",
+  i: "invert", f: "fit", p: "preset", z: "whole", m: "ruler", x: "mark", o: "one", r: "reset", d: "drag", v: "views", g: "marks", h: "help", "?": "help",
   n: "next", b: "back", c: "comment", t: "ticks",
 };
 
