@@ -44,7 +44,7 @@ export class Film {
     this.facts = facts;
     this.levels = [{ width: facts.width, height: facts.height, values }];
     while (Math.min(this.last.width, this.last.height) > 256) this.levels.push(halved(this.last));
-    this.counts = counted(values, facts.padding);
+    this.counts = counted(values, facts);
     this.greys = new Uint32Array(DEPTH);
     this.version = 0;
     this.reset();
@@ -82,7 +82,7 @@ export class Film {
     this.preset = "fit";
   }
 
-  /** The values at two proportions of the film's pixels in order, without padding. */
+  /** The values at two proportions of the counted pixels in order. */
   between(...shares) {
     const total = this.counts.reduce((sum, n) => sum + n, 0);
     return shares.map((share) => {
@@ -116,12 +116,12 @@ export class Film {
     this.version++;
   }
 
-  /** True if the film is of one grey level, or more than 95 % black and white; padding does not count. */
+  /** True if the film is of one grey level, or more than 98 % black and white, as in `contrast.py`. */
   isBlank() {
     const levels = new Float64Array(256);
     this.counts.forEach((n, value) => { levels[this.greys[value] & 0xff] += n; });
     const total = levels.reduce((sum, n) => sum + n, 0);
-    return levels.filter((n) => n > 0).length < 2 || levels[0] + levels[255] > 0.95 * total;
+    return levels.filter((n) => n > 0).length < 2 || levels[0] + levels[255] > 0.98 * total;
   }
 
   /** The modality value at a position in pixels from the top-left corner; undefined outside. */
@@ -161,10 +161,25 @@ export class Film {
   }
 }
 
-/** The number of pixels with each value, without those of `padding`, [lowest, highest]. */
-function counted(values, padding) {
-  const counts = new Uint32Array(DEPTH);
-  for (let at = 0; at < values.length; at++) counts[values[at]]++;
+/**
+ * The number of pixels with each value, without those of `padding`, [lowest, highest], and without a border of one
+ * value: a collimated field may be a small part of the film.
+ */
+function counted(values, { width, padding }) {
+  const counts = new Uint32Array(DEPTH), border = values[0];
+  let top = 0, bottom = values.length - 1, left = width - 1, right = 0;
+  while (top < bottom && values[top] === border) top++;
+  while (bottom > top && values[bottom] === border) bottom--;
+  if (top === bottom) [top, bottom, left, right] = [0, values.length - 1, 0, width - 1];
+  const first = Math.floor(top / width), last = Math.floor(bottom / width);
+  for (let row = first; row <= last; row++) {
+    const from = row * width, to = from + width - 1;
+    for (let at = from; at < from + left; at++) if (values[at] !== border) left = at - from;
+    for (let at = to; at > from + right; at--) if (values[at] !== border) right = at - from;
+  }
+  for (let row = first; row <= last; row++) {
+    for (let at = row * width + left; at <= row * width + right; at++) counts[values[at]]++;
+  }
   if (padding) counts.fill(0, padding[0], padding[1] + 1);
   return counts;
 }

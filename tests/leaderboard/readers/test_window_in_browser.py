@@ -24,9 +24,10 @@ NOTHING = "This window shows nothing"
 
 
 def write_ramp(path: Path) -> None:
-    """100 columns from 1000 in steps of 10, the lower half padding of 0; of two windows only the second shows them."""
-    pixels = np.zeros((200, 100), dtype=np.uint16)
-    pixels[:100] = 1000 + 10 * np.arange(100)
+    """100 columns from 1000 in steps of 10, padding of 0 below, and a border; only the second window shows them."""
+    pixels = np.full((220, 120), 4095, dtype=np.uint16)
+    pixels[10:210, 10:110] = 0
+    pixels[10:110, 10:110] = 1000 + 10 * np.arange(100)
     attributes = {
         "PixelPaddingValue": 0,
         "WindowCenter": ["60000", "1500"],
@@ -77,7 +78,7 @@ def test_reader_finds_a_window_that_shows_the_image(page: Any) -> None:
     assert preset(page) == "File 2: W 1200 L 1500"
     page.keyboard.press("p")
     assert (window(page), preset(page)) == ((2047.5, 4095), "Full range: W 4095 L 2048")
-    page.keyboard.press("p")  # each column is 1% of the pixels that are not padding: 1000 to 1980
+    page.keyboard.press("p")  # each column is 1% of the pixels without padding and border: 1000 to 1980
     assert (window(page), preset(page)) == ((1490, 980), "Fit to values")
     page.keyboard.press("p")
     assert (window(page), remarks(page)) == ((60000, 10), [note, NOTHING])
@@ -107,7 +108,7 @@ def point(page: Any, x: float, y: float) -> tuple[float, float]:
 
 def test_reader_measures_in_mm_by_mouse_and_by_keyboard(page: Any) -> None:
     caption, mouse = page.locator("figcaption").first, page.mouse
-    mouse.move(*point(page, 20.5, 50.5))
+    mouse.move(*point(page, 30.5, 50.5))
     assert caption.inner_text().endswith("· value 1200")
     page.keyboard.press("m")
     mouse.click(*point(page, 10, 20))
