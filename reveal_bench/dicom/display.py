@@ -157,6 +157,7 @@ def _look_up(values: Floats, lut: Lut) -> Floats:
     return entries
 
 
+@np.errstate(over="ignore")  # with a tiny width, infinities become black and white
 def _windowed(values: Floats, window: Window) -> Floats:
     """Return the window's output as a fraction of its range (PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2)."""
     center, width = window.center, window.width
@@ -238,7 +239,10 @@ def plan_display(dataset: Dataset) -> Plan:
     bits, is_signed = _bits(facts, warnings)
     modality, modality_step = _modality(dataset, facts, is_signed, warnings)
     display = DisplaySettings(bits, is_signed, modality, invert=_is_inverted(facts, warnings))
-    vois = _vois(dataset, facts, display.modality_range[0] < 0, warnings)
+    low, high = display.modality_range
+    if not 0 < high - low < float("inf"):  # also if it is not a number
+        raise DicomError("RescaleSlope and RescaleIntercept must keep the values finite and different")
+    vois = _vois(dataset, facts, low < 0, warnings)
     if facts.word("PresentationIntentType") == "FOR PROCESSING":
         warnings.append("FOR PROCESSING: raw detector values, not yet processed for display")
     return Plan(display, modality_step, vois, _padding(facts, is_signed), tuple(warnings))

@@ -171,6 +171,8 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
     ({"HighBit": 7}, r"HighBit must be BitsStored - 1 \(3\), got 7"),
     # modality steps that cannot be followed
     ({"RescaleSlope": "0", "RescaleIntercept": "1"}, "RescaleSlope must not be 0"),
+    ({"RescaleSlope": "1e308", "RescaleIntercept": "0"}, "must keep the values finite and different"),
+    ({"RescaleSlope": "1", "RescaleIntercept": "1e30"}, "must keep the values finite and different"),
     ({"ModalityLUTSequence": [{"LUTDescriptor": [2, 0], "LUTData": [0, 1]}]}, "a descriptor of 2 values instead of 3"),
 ]
 

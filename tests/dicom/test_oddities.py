@@ -105,6 +105,8 @@ CASES: list[Case] = [
     ("width 2", window(2000, 2), FILM, {}, ALL),
     ("negative width", window(2000, -3600), FILM, {}, ALL),
     ("steep sigmoid", window(2000, 1, "SIGMOID"), FILM, {}, ALL),
+    ("tiny width", window(2000, "1e-308", "LINEAR_EXACT"), FILM, {}, ALL),
+    ("tiny sigmoid", window(2000, "1e-308", "SIGMOID"), FILM, {}, ALL),
     ("no width", {"WindowCenter": 2000}, FILM, {}, ALL),
     ("wrong units", window(2000, 1000, RescaleSlope="0.1", RescaleIntercept="0"), FILM, {}, (0, 409.5)),
     ("negative slope", NEGATIVE, FILM, {}, ALL),

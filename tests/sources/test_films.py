@@ -33,3 +33,8 @@ def test_a_film_that_cannot_be_decoded_is_left_out_and_its_study_stays(tmp_path)
     }  # fmt: skip
     again = run(*arguments, "--keep-going", "--overwrite")
     assert "3 pictures may show nothing" in again.stderr
+    # the dataset is that of a download without the broken film
+    (root / "b" / "3").unlink()
+    run(*arguments[:-3], tmp_path / "without")
+    sums = [(tmp_path / name / "CHECKSUMS.json").read_bytes() for name in ("out", "without")]
+    assert sums[0] == sums[1]
