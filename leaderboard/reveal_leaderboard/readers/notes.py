@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 _NOTES = (
-    (r"no usable VOI LUT or window", "No usable display window in the file: full range shown"),
+    (r"no usable VOI LUT or window", "The file has no usable display window"),
     (r"voi .* is unusable", "A display window of the file is unusable"),
     (r".*, and no other way shows more", "No window shows this image well"),
     (r"full range: .*, so it uses", "Full range shows too little: opened at the image's own range"),

@@ -17,6 +17,7 @@ from reveal_leaderboard.readers.images import ImageCache, ImageError, packed, re
 from reveal_leaderboard.readers.store import ItemImage
 
 from reveal_bench.dicom import develop_dicom
+from reveal_bench.dicom.write import write_dicom
 from tests.leaderboard.readers.reading_world import Pool
 
 
@@ -49,6 +50,45 @@ def test_every_film_starts_as_the_pixel_pipeline_develops_it(pool: Pool) -> None
             assert np.abs(as_a_browser_shows(picture.values, picture.facts) - developed).max() <= 1
             depths.add(len(np.unique(picture.values)) > 256)
     assert depths == {True}  # nothing was brought down to 8 bits
+
+
+GOOD = {"WindowCenter": "1500", "WindowWidth": "1200"}
+OFF = {"WindowCenter": "60000", "WindowWidth": "10"}
+NOTES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "good": (GOOD, []),
+    "no window": ({}, ["The file has no usable display window"]),
+    "no width": (
+        {**GOOD, "WindowWidth": "0"},
+        ["A display window of the file is unusable", "The file has no usable display window"],
+    ),
+    "far window": (OFF, ["The file's window shows too little: full range shown"]),
+    "far window, 16 bits": (
+        {**OFF, "BitsStored": 16, "HighBit": 15},
+        ["The file's window shows too little: opened at the image's own range"],
+    ),
+    "for processing": (
+        {**GOOD, "PresentationIntentType": "FOR PROCESSING"},
+        ["Raw detector image, not processed for reading"],
+    ),
+    "inversion": (
+        {**GOOD, "PresentationLUTShape": "INVERSE"},
+        ["The file contradicts itself on black and white: check, invert if wrong"],
+    ),
+    "slope alone": ({**GOOD, "RescaleSlope": "2"}, ["Incomplete scale of values in the file: pixel values as stored"]),
+    "high bit": ({**GOOD, "HighBit": None}, ["Incomplete pixel format in the file: usual format assumed"]),
+    "ten bits": (
+        {**GOOD, "BitsStored": 10, "HighBit": 9},
+        ["Some pixels exceed the file's bit depth: their grey may be wrong"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_display_warning_becomes_a_note_for_readers(name: str, tmp_path: Path) -> None:
+    attributes, notes = NOTES[name]
+    ramp = np.tile(1000 + 10 * np.arange(100, dtype=np.uint16), (50, 1))
+    write_dicom(tmp_path / "ramp.dcm", ramp, attributes, bits_stored=12)
+    assert read_image((tmp_path / "ramp.dcm").read_bytes()).facts["notes"] == notes
 
 
 def test_the_wire_gives_back_every_value() -> None:
