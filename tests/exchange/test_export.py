@@ -16,8 +16,8 @@ from reveal_bench.version import __version__
 from tests.cli.test_score import call
 from tests.conftest import ROOT
 from tests.dataset.card_folders import localization_folder
-from tests.evaluation.test_receipts import KEY, STRANGER, public
 from tests.exchange.schemas import CITATION, EVERY_EVAL_EVER
+from tests.exchange.test_receipts import KEY, STRANGER, public
 from tests.exchange.test_result_forms import SCORE, receipt
 from tests.transcripts import plain, steps
 

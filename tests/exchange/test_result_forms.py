@@ -21,8 +21,8 @@ from reveal_bench.exchange.hub_results import eval_results
 from reveal_bench.exchange.paper import latex_table, markdown_table
 from reveal_bench.exchange.receipts import ReceiptError
 from reveal_bench.kinds import KINDS
-from tests.evaluation.test_receipts import KEY, STRANGER, make, public
 from tests.exchange.schemas import EVAL_RESULTS
+from tests.exchange.test_receipts import KEY, STRANGER, make, public
 
 HOSTILE = "A|B <img src=x> [l](http://e.org) *b* 50% of_{x} \\input{y} $z$ ~ ^ #1 & `c`"
 SIGNATURE = "point_hit|b:1000|seed:0|unit:patient|v:1"
