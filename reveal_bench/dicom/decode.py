@@ -337,7 +337,7 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> Decoded:
             raise DicomError(f"truncated: pixel data of {len(data):,} bytes instead of {needed:,}")
     else:
         stream_bits = _check_frame(dataset, syntax, size)
-    stored, decoder = _decode_by_preference(dataset, syntax)
+    stored, decoder = _decode_by_preference(dataset, syntax, stream_bits)
     if stored.shape != size:
         raise DicomError(f"decodes to {stored.shape}, but the header states {size}")
     stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
@@ -439,9 +439,11 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> int | 
     return frame.bits
 
 
-def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[Any], str]:
+def _decode_by_preference(dataset: Dataset, syntax: str, stream_bits: int | None) -> tuple[npt.NDArray[Any], str]:
     is_native = syntax in _NATIVE
     options: dict[str, Any] = {"correct_unused_bits": False, "view_only": is_native, "number_of_frames": 1}
+    if syntax in _JPEG_FRAMES and stream_bits:
+        options["bits_stored"] = stream_bits  # gdcm sets the bits above to 0
     reasons = []
     from pydicom.pixels.decoders.base import get_decoder
 

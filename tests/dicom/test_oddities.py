@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
 import pytest
 from pydicom.pixels import apply_modality_lut, apply_voi_lut
+from pydicom.uid import JPEGLosslessSV1
 
 from reveal_bench.dicom.contrast import contrast_fault, counts_within_border
 from tests.dicom.conftest import Write, grey
+from tests.dicom.jpeg_streams import lossless, write_stream
 
 FILM = np.add.outer(np.arange(64) * 28, np.arange(64) * 29).astype(np.uint16) + 200
 """12 bits: 200 to 3791, without a border of one value."""
@@ -189,3 +192,13 @@ def test_contrast_is_measured_within_a_border_of_one_value(levels: np.ndarray, f
 def test_counts_of_a_large_picture_are_those_of_numpy(rng: np.random.Generator) -> None:
     pixels = rng.integers(0, 1 << 16, (1500, 1500), dtype=np.uint16)
     assert np.array_equal(counts_within_border(pixels), np.bincount(pixels.ravel(), minlength=1 << 16))
+
+
+@pytest.mark.parametrize(("bits", "stored"), [(12, 10), (12, 16), (16, 12)])
+def test_depth_of_a_lossless_jpeg(tmp_path: Path, bits: int, stored: int) -> None:
+    path = write_stream(tmp_path / "x.dcm", lossless(FILM, bits), FILM, bits, JPEGLosslessSV1)
+    dataset = pydicom.dcmread(path)
+    dataset.BitsStored, dataset.HighBit = stored, stored - 1
+    dataset.save_as(path)
+    levels, _ = grey(path)
+    assert levels == np.rint(FILM.ravel() / 4095 * 255).astype(int).tolist()
