@@ -17,7 +17,7 @@ ABOVE_THE_CORE = {
     "analyses", "api", "cli", "curation", "exchange", "models", "phantom", "reader_studies", "reports", "saliency_maps",
     "scale", "viewer",
 }  # fmt: skip
-MOST_LINES = 52_000
+MOST_LINES = 50_000
 """Most lines of Python and C that the core may have."""
 
 WORK = """
