@@ -122,7 +122,7 @@ PARAMETERS = {
     "predictions": ("file", "files"), "source": ("file",), "rows": ("table", "pilot", "file"),
     "systems": ("directory", "file_b", "file"), "scores": ("file",), "metrics": ("metric",),
     "paths": ("logs", "samples"), "export": ("tasks",), "ids": ("subset",), "n_resamples": ("resamples",),
-    "thresholds": ("metadata",), "tuning": ("metadata",), "map": ("maps",), "prob": ("maps",),
+    "map": ("maps",), "prob": ("maps",),
     "heat_map": ("maps",), "heat_maps": ("maps",), "n_val": ("val_images",), "n_images": ("images",),
     "n_studies": ("images",), "pixels": ("images",), "exchanges": ("replies", "logs", "samples"),
     "max_per_finding": ("most",), "studies": ("folder",), "uid": ("root",),

@@ -23,7 +23,7 @@ def test_every_translated_parameter_leads_to_a_command() -> None:
 @pytest.mark.parametrize(
     ("command", "argument", "named"),
     [
-        ("baseline", "records", "FOLDER"), ("score", "bench", "FOLDER"), ("curves", "thresholds", "--metadata"),
+        ("baseline", "records", "FOLDER"), ("score", "bench", "FOLDER"), ("curves", "thresholds", "`thresholds`"),
         ("rank", "systems", "DIRECTORY"), ("compare", "n_resamples", "--resamples"), ("saliency", "prob", "MAPS"),
         ("build", "pixels", "--images"), ("import-lmms", "export", "--tasks"), ("shapes", "overwrite", "`overwrite`"),
     ],

@@ -29,6 +29,10 @@ SHA256 = "ab" * 32
 @pytest.fixture
 def journal() -> io.StringIO:
     """The journal of this process."""
+    for name in ("uvicorn", "uvicorn.error"):  # servers of other tests in this process set their levels
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
+        logger.setLevel(logging.NOTSET)
     stream = io.StringIO()
     set_up_journal(stream, known=["chexlocalize"])
     return stream

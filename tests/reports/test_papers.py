@@ -32,7 +32,7 @@ ELSEWHERE = {
     "reveal-bench report RUNS": "below",
     "reveal-bench report data/rexecution": "below",
     "reveal-bench report maps/gradcam": "tests/saliency/test_report.py",
-    "reveal-bench report model.jsonl": "tests/evaluation/test_relative_decrease.py",
+    "reveal-bench report model.jsonl": "tests/analyses/test_relative_decrease.py",
     "reveal-bench score model.jsonl data/all": "tests/saliency/test_report.py",
     "reveal-bench score predictions.jsonl data/reveal-cxr": "tests/analyses/test_reader_reference.py",
     "reveal-bench run": "tests/models/test_cli_run.py",

@@ -319,8 +319,8 @@ class Published:
 
     @cached_property
     def ids_of_other_splits(self) -> dict[str, str]:
-        """Id -> split for the ids of the folder's other splits."""
-        return ids_of_other_splits(self.folder, self.split)
+        """Id -> split for the ids of the folder's other splits; empty if the folder was removed since the start."""
+        return ids_of_other_splits(self.folder, self.split) if self.folder.is_dir() else {}
 
     @property
     def n_items(self) -> int:

@@ -157,7 +157,7 @@ def test_every_reason_is_reported_and_nothing_is_sent(hub: FakeHub, publisher: C
             "`token` of a holdout must differ from",
         ),
         (["--token-file", "EMPTY"], {}, "must contain one token and nothing else"),
-        (["--token-file", "no-such-file"], {}, "no-such-file: no such file or directory"),
+        (["--token-file", "no-such-file"], {}, "no-such-file does not exist"),
         ([], {}, "a token is needed to publish: set HF_TOKEN"),
     ],
 )
