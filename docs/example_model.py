@@ -88,7 +88,7 @@ def main(folder: Path, out: Path, split: str = "validation") -> None:
     verb = "score" if split in having else "lint"  # only the maintainer has the references of a private holdout
     print(  # a script, not the library
         f"learnt {len(models)} findings from split {others[0]}, answered {len(run.predictions)} questions; next:\n"
-        f"reveal-bench {verb} {out / 'predictions.jsonl'} {folder} --split {split} --allow-missing"
+        f"reveal-bench {verb} {out} {folder}"
     )
 
 

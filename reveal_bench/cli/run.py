@@ -5,8 +5,10 @@ use other harnesses, ``import-replies`` reads saved replies.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -65,6 +67,7 @@ Limit = Annotated[
     typer.Option(min=1, help="Ask only the first questions of the split. `score` then needs the run folder."),
 ]
 Organization = Annotated[str, typer.Option(help="Submitter's name, for submission.json.")]
+_REPLY_CHARACTERS = 160
 
 
 def run(
@@ -207,6 +210,7 @@ def run(
     except RunStoppedError as error:
         raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
     terminal.print_run(summary)
+    _say_unanswered(out)
     _say_coordinates(out)
     for name, counted in under.items():
         answered = counted.by_status.get("answered", 0)
@@ -225,6 +229,24 @@ def _warn_of_coordinates(model: str, settings: AskSettings) -> None:
     if known is not None and settings.coordinates == "pixels" and settings.form in PLACED:
         warning = f"{known.family} is known to answer in {known.coordinates} ({known.source})"
         terminal.warn([f"{warning}, but pixels are requested: try --coordinates auto"])
+
+
+def _say_unanswered(out: Path) -> None:
+    """Print how many questions have no usable answer and why, one such reply, and where all replies are."""
+    from reveal_bench.models.run_folder import TRANSCRIPT, read_run
+    from reveal_bench.words import count_text
+
+    run = read_run(out)
+    unanswered = [one for one in run.exchanges if one.status not in ("answered", "absent")]
+    if not unanswered:
+        return
+    counts = Counter(one.status.replace("_", " ") for one in unanswered).most_common()
+    reasons = ", ".join(f"{n:,} {status}" for status, n in counts)
+    n_asked = count_text(len(run.exchanges), "question")
+    typer.echo(f"no usable answer to {len(unanswered):,} of {n_asked}: {reasons}; all replies: {out / TRANSCRIPT}")
+    one = max(unanswered, key=lambda one: (bool(one.text or one.error), dict(counts)[one.status.replace("_", " ")]))
+    reply = shorten(one.text or one.error or "", _REPLY_CHARACTERS, placeholder=" ...")
+    typer.echo(f"for example {one.status.replace('_', ' ')}: {reply!r}" + (f" ({one.note})" if one.note else ""))
 
 
 def _say_coordinates(out: Path) -> None:
@@ -342,7 +364,7 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: boo
     if is_text:
         typer.echo(f"readers score these answers; check the file: reveal-bench lint {first} {folder} --split {split}")
     elif any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
-        typer.echo(f"score: reveal-bench score {first} {folder} --split {split} --allow-missing")
+        typer.echo(f"score: reveal-bench score {out} {folder}")
     else:
         typer.echo(
             f"the references are private; to get a score: reveal-bench submit {first} --benchmark NAME --allow-missing"
@@ -450,5 +472,6 @@ def _write(info: RunInfo, exchanges: list[QuestionOutcome], out: Path, organizat
 
     check_same_run(out, info)
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
+    _say_unanswered(out)
     for name in prediction_files(info.epochs):
         typer.echo(f"wrote {out / name}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,13 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import OpenFolder
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
-from reveal_bench.predictions.files import Questions, epoch_of, questions_of_runs, unanswered_questions
+from reveal_bench.predictions.files import Questions, epoch_of, form_of_run, question_statuses
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintProblem, LintReport
+
+USABLE = ("answered", "absent")
+"""Statuses of questions that have an answer."""
+_MISSING = ("missing-pairs", "missing-studies", "missing-tasks")
 
 
 def select_asked(dataset: OpenFolder, split: str, parts: Collection[Questions]) -> OpenFolder:
@@ -47,49 +53,48 @@ def select_asked(dataset: OpenFolder, split: str, parts: Collection[Questions]) 
     )
 
 
-def unanswered_report(path: Path, name: str, kind: AnyKind, manifest: Manifest) -> LintReport | None:
-    """Return the report on the empty file of a run without any usable answer; None for other files.
+def lint_run_file(path: Path, kind: AnyKind, manifest: Manifest, options: LintOptions) -> LintReport:
+    """Return the report on a prediction file of a run.
 
-    Parameters
-    ----------
-    name : name of the file in the report
-    manifest : questions asked
+    Questions that the run asked without a usable answer are misses, counted by status. Questions that it answered, or
+    did not ask, must be in the file, as in any other file.
     """
-    asked = questions_of_runs([path], manifest.split, kind.key)
-    if path.stat().st_size or not asked:
-        return None
-    pairs = list(
-        dict.fromkeys(
-            (key, finding if (key, finding) in asked[0] else "") for key, finding in _questions(kind, manifest)
-        )
-    )
-    message = f"the run has no usable answer to any of its {len(pairs):,} questions"
-    hint = "all are misses; a leaderboard takes no empty file"
-    problem = LintProblem("warning", name, None, "", "no-answers", "", message, hint)
-    missing, n_questions = tuple(pairs), len(pairs)
-    return LintReport(name, "jsonl", 0, (problem,), (), missing, {}, allow_missing=True, n_questions=n_questions)
-
-
-def with_facts_of_run(report: LintReport, path: Path, kind: AnyKind, manifest: Manifest) -> LintReport:
-    """Return `report` with a note on other epochs of the run, and with the questions that it did not answer.
-
-    The report itself counts these questions unless no answer means no finding in a file.
-    """
+    statuses = question_statuses(path, manifest.split, kind.key)
+    pairs = dict.fromkeys(pair if pair in statuses else (pair[0], "") for pair in _questions(kind, manifest))
+    unanswered = {pair: status for pair in pairs if (status := statuses.get(pair, "answered")) not in USABLE}
+    if unanswered.keys() == pairs.keys() and not path.stat().st_size:
+        report = LintReport(options.name or path.name, "jsonl", 0, (), (), tuple(pairs), {}, allow_missing=True)
+    else:
+        allowing = replace(options, allow_missing=options.allow_missing or bool(unanswered))
+        report = kind.predictions.lint(path, manifest, allowing)
+    if not unanswered.keys() >= set(report.missing_pairs):
+        unanswered = {}
+        report = kind.predictions.lint(path, manifest, options)
+    report = replace(report, form=form_of_run(path))
     epoch, n_epochs = epoch_of(path)
     if n_epochs > 1:
-        message = f"only epoch {epoch} of {n_epochs} is scored"
-        note = LintProblem("warning", report.file, None, "", "epoch", "", message, "`report` has the mean over epochs")
-        report = replace(report, problems=(*report.problems, note))
-    if not report.ok or report.missing_pairs:
-        return report
-    asked = _questions(kind, manifest)
-    unanswered = unanswered_questions(path, manifest.split, kind.key)
-    missing = tuple((key, finding) for key, finding in asked if (key, finding) in unanswered)
-    if not missing:
-        return report
-    message = f"{len(missing):,} of {len(asked):,} questions have no usable answer"
-    problem = LintProblem("warning", report.file, None, "", "no-answers", "", message, "they count as no detection")
-    return replace(report, problems=(*report.problems, problem), missing_pairs=missing, n_questions=len(asked))
+        hint = "`report` has the mean over epochs"
+        report = _with_warning(report, "epoch", f"only epoch {epoch} of {n_epochs} is scored", hint)
+    return _with_unanswered(report, unanswered, len(pairs)) if unanswered and report.ok else report
+
+
+def _with_unanswered(report: LintReport, unanswered: Mapping[tuple[str, str], str], n_asked: int) -> LintReport:
+    """Return `report` with a warning that counts unanswered questions by status, and the kind's hint on misses."""
+    hints = [one.hint for one in report.problems if one.rule in _MISSING] or ["they count as no detection"]
+    if not report.n_entries:
+        hints = ["all are misses; a leaderboard takes no empty file"]
+    problems = tuple(one for one in report.problems if one.rule not in _MISSING)
+    missing = report.missing_pairs or tuple(unanswered)
+    report = replace(report, problems=problems, missing_pairs=missing, n_questions=n_asked)
+    counts = Counter(status.replace("_", " ") for status in unanswered.values()).most_common()
+    reasons = ", ".join(f"{n:,} {status}" for status, n in counts)
+    message = f"{len(unanswered):,} of {n_asked:,} questions have no usable answer: {reasons}"
+    return _with_warning(report, "no-answers", message, hints[0])
+
+
+def _with_warning(report: LintReport, rule: str, message: str, hint: str) -> LintReport:
+    warning = LintProblem("warning", report.file, None, "", rule, "", message, hint)
+    return replace(report, problems=(*report.problems, warning))
 
 
 def _questions(kind: AnyKind, manifest: Manifest) -> list[tuple[str, str]]:

@@ -189,7 +189,8 @@ def hash_references(folder: AnyFolder, split: str) -> str:
 def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = LintOptions()) -> LintReport:
     """Lint one prediction file against the public manifest of a split, by the rules of the benchmark's kind.
 
-    An id from another split of the folder is reported with the name of that split.
+    Questions that a run asked without a usable answer need no permission to be missing. An id from another split of the
+    folder is reported with the name of that split.
 
     Raises
     ------
@@ -199,17 +200,12 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
     folder = open_folder(folder)
     kind = KINDS[folder.info.kind]
     manifest = kind.questions.read_manifest(folder, split)
-    if not path.stat().st_size:
-        from reveal_bench.evaluation.asked_part import unanswered_report
-
-        unanswered = unanswered_report(path, options.name or path.name, kind, manifest)
-        if unanswered is not None:
-            return unanswered
-    report = kind.predictions.lint(path, manifest, options)
     if is_run_file(path):
-        from reveal_bench.evaluation.asked_part import with_facts_of_run
+        from reveal_bench.evaluation.asked_part import lint_run_file
 
-        report = with_facts_of_run(report, path, kind, manifest)
+        report = lint_run_file(path, kind, manifest, options)
+    else:
+        report = kind.predictions.lint(path, manifest, options)
     if not any(problem.rule in UNKNOWN_KEYS for problem in report.problems):
         return report
     home = ids_of_other_splits(folder, split)
@@ -334,7 +330,7 @@ def score_report(
         raise LintError(report)
     folder = open_folder(folder)
     kind = KINDS[folder.info.kind]
-    options = replace(options, allow_missing=report.allow_missing)
+    options = replace(options, allow_missing=report.allow_missing, form=report.form)
     resampling = options.resampling
     manifest = kind.questions.read_manifest(folder, split)
     references = kind.data.read_references(folder, split)

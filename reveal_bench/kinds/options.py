@@ -118,6 +118,7 @@ class ScoringOptions:
     finding_groups : groups of findings with their own macros, in a format that
         :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups` reads; by default the folder's groups. Resolved
         options have a mapping of names to findings
+    form : form of answers that a run asked for, such as "cell"; empty if unknown
     part : text that names the part of the split that is asked; empty for the whole split
     asks : which findings the folder asks, "present" or "all"; :meth:`Kind.resolve` always sets the folder's own
     """
@@ -134,6 +135,7 @@ class ScoringOptions:
     strata: bool | None = None
     asks: str = "present"
     finding_groups: Any = None
+    form: str = ""
     part: str = ""
 
     @property

@@ -107,7 +107,7 @@ class CallableRun:
         return f"<{self.info.model} on {asked}: {counts}, {len(self.failures):,} failures>"
 
     def to_jsonl(self) -> str:
-        """Return the canonical prediction file; to score an incomplete one, use ``--allow-missing``."""
+        """Return the canonical prediction file; without its run folder, an incomplete one needs ``--allow-missing``."""
         return KINDS[self.info.kind].predictions.to_jsonl(self.predictions)
 
 

@@ -8,9 +8,8 @@ canonical predictions (``predictions-1.jsonl`` and so on for several epochs). ``
 leaderboard, and ``summary.json`` the counts. Equal outcomes give equal bytes, because no file contains a time, path,
 host or key. Coordinates are pixels of the full-size image.
 
-A question without a usable answer has a line in the transcript but none in the predictions; ``score --allow-missing``
-counts the question as a miss. Costs are exact decimals; answers without token counts are excluded from the cost and
-counted separately.
+A question without a usable answer has a line in the transcript but none in the predictions; it is scored as a miss.
+Costs are exact decimals; answers without token counts are excluded from the cost and counted separately.
 """
 
 from __future__ import annotations

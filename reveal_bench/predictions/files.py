@@ -163,14 +163,23 @@ def epoch_of(path: Path) -> tuple[int, int]:
     return int((match[1] or "-1")[1:]), int(run.get("epochs", 1))
 
 
-def unanswered_questions(path: Path, split: str, key: str) -> Questions:
-    """Return the questions of a run for which one of its prediction files has no answer; none for other files."""
+def form_of_run(path: Path) -> str:
+    """Return the form of answers that the run with this prediction file asked for; empty if it is unknown."""
+    settings = (_run_of(path) or {}).get("settings")
+    return str(settings.get("form", "")) if isinstance(settings, dict) else ""
+
+
+def question_statuses(path: Path, split: str, key: str) -> dict[tuple[str, str], str]:
+    """Return the questions that a run asked for one of its prediction files -> status; empty for other files.
+
+    A question is an id and a finding, or an id and "" if it is about all findings.
+    """
     epoch, _ = epoch_of(path)
-    return frozenset(
-        (one[key], one.get("finding"))
+    return {
+        (one[key], one.get("finding") or ""): str(one.get("status"))
         for one in _read_outcomes(path, split, key)
-        if one.get("epoch", 1) == epoch and one.get("status") not in ("answered", "absent")
-    )
+        if one.get("epoch", 1) == epoch
+    }
 
 
 def _read_questions(path: Path, split: str, key: str) -> Questions:

@@ -111,6 +111,8 @@ class LintReport:
         file.
     n_questions : int
         Number of questions that the split asks.
+    form : str
+        Form of answers that the file's run asked for, such as "cell"; empty for files that are not of a run.
     """
 
     file: str
@@ -123,6 +125,7 @@ class LintReport:
     allow_missing: bool = False
     abstained: tuple[tuple[str, str], ...] = ()
     n_questions: int = 0
+    form: str = ""
 
     @classmethod
     def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:

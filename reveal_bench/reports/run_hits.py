@@ -79,9 +79,7 @@ class HitRun(ReportRun):
     @property
     def metric(self) -> str:
         """Hit metric for the run's type of prediction."""
-        settings = None if self.run is None else self.run.info.settings
-        form = settings.form if self.protocol == "none" and settings is not None else self.protocol
-        return "grid_hit" if form == "cell" else "point_hit"
+        return "grid_hit" if self.protocol == "cell" else "point_hit"
 
     @property
     def chance_metric(self) -> str:
@@ -110,7 +108,9 @@ def _name_cells(run: ReportRun) -> bool:
 def _scored(run: ReportRun, split: Split) -> HitRun:
     cases = {(record.image_id, finding) for record in split.records for finding in record.asked("present")}
     answered = ({(one.image_id, one.finding) for one in part} for part in run.predictions)
-    epochs = tuple(_rows(part, split, run.grid) for part in run.predictions)
+    settings = None if run.run is None else run.run.info.settings
+    form = "" if settings is None else settings.form
+    epochs = tuple(_rows(part, split, run.grid, form) for part in run.predictions)
     own_fields = {item.name: getattr(run, item.name) for item in fields(ReportRun)}
     return HitRun(
         **own_fields | {"n_missing": sum(len(cases - pairs) for pairs in answered)},
@@ -171,9 +171,9 @@ def _deviation(replicates: FloatArray) -> float:
     return float(np.std(defined, ddof=1)) if len(defined) > 1 else float("nan")
 
 
-def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int) -> CaseRows:
+def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int, form: str) -> CaseRows:
     """Return each case's hits and chance level; without predictions, every case with a chance level is a miss."""
-    rows = score_localization(predictions, split.records, findings=split.dataset.findings, grid=grid, asks="present")
+    rows = score_localization(predictions, split.records, findings=split.dataset.findings, grid=grid, form=form)
     names = ("grid_chance", "point_chance", "grid_hit", "point_hit")
     return replace(rows, values={name: rows.values[name] for name in names})
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.evaluation.asked_part import select_asked, unanswered_report, with_facts_of_run
-from reveal_bench.evaluation.score import LintError
+from reveal_bench.evaluation.asked_part import select_asked
+from reveal_bench.evaluation.score import LintError, lint_file
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import AnyFolder, FolderInfo, OpenFolder, check_split, open_folder
@@ -252,12 +252,7 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file} is missing: the run folder is damaged")
-        report = unanswered_report(file, file.name, split.kind, split.manifest)
-        if report is None:
-            report = split.kind.predictions.lint(
-                file, split.manifest, LintOptions(grid, allow_missing=True, any_scale=True)
-            )
-        report = with_facts_of_run(report, file, split.kind, split.manifest)
+        report = lint_file(file, split.dataset, split.name, LintOptions(grid, allow_missing=True, any_scale=True))
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

@@ -18,6 +18,7 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.models.callables import CallableRun
+from reveal_bench.models.questions import AskSettings, Form
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, read_run, write_outputs
 from tests.cli.test_score import call
 from tests.conftest import World
@@ -61,7 +62,7 @@ def test_pilot_is_scored_over_its_questions_as_a_split_of_its_own(world: World, 
     asked = cut_pairs(bench)
     n_images = len({image for image, _ in asked})
     pilot = write_run(tmp_path / "pilot", bench, asked, dict.fromkeys(asked[1:], "D4"))
-    result = rb.score(pilot, bench, allow_missing=True, **FEW)
+    result = rb.score(pilot, bench, **FEW)
     everything = {i: {f: {"cell": "D4"} for f in row.asked} for i, row in bench.manifest.rows.items() if row.asked}
     rows = rb.score(everything, bench, **FEW).scored.rows
     hits: dict[str, list[float]] = {}
@@ -78,7 +79,7 @@ def test_pilot_is_scored_over_its_questions_as_a_split_of_its_own(world: World, 
     assert f"\n\nScores of {part}" in result.to_markdown()
     assert result.scored.report.missing_pairs == (asked[0],)
     assert str(n_all - len(asked)) not in " ".join(one.message for one in result.scored.report.problems)
-    assert rb.lint(pilot / "predictions.jsonl", bench, allow_missing=True).missing_pairs == (asked[0],)
+    assert rb.lint(pilot / "predictions.jsonl", bench).missing_pairs == (asked[0],)
 
 
 def test_findings_not_asked_about_an_image_are_unlabelled(world: World, tmp_path: Path) -> None:
@@ -168,12 +169,44 @@ def test_run_with_every_question_refused_scores_0(world: World, studies: Any, tm
     refused = write_run(tmp_path / "refused", bench, pairs, {})
     own = figures(rb.score(refused, bench, **FEW))
     assert {own[metric, MACRO] for metric in ("point_hit", "grid_hit")} == {0}
-    assert "the run has no usable answer" in call("score", refused, world.folder, "--resamples", 20).stderr
+    n = len(pairs)
+    message = f"{n} of {n} questions have no usable answer: {n} refused"
+    assert message in call("score", refused, world.folder, "--resamples", 20).stderr
     of_studies = rb.load(studies[0])
     ids = [one.study_id for one in of_studies.references]
     result = rb.score(write_run(tmp_path / "studies", of_studies, ids[:3], {}), of_studies, **FEW)
     assert {figures(result)[metric, MACRO] for metric in ("recall", "specificity", "npv")} == {0}
     assert f"3 of {len(ids)} studies" in result.caption
+
+
+@pytest.mark.parametrize("form", ["cell", "point", "box"])
+def test_form_that_a_refused_run_asked_for_decides_its_metrics(world: World, tmp_path: Path, form: Form) -> None:
+    bench = rb.load(world.folder)
+    refused = write_run(tmp_path / "run", bench, bench.manifest.asked_pairs(), {}, settings=AskSettings(form=form))
+    ranked = rb.rank({"refused": refused}, bench, **FEW)
+    assert ranked.metric == ("grid_hit" if form == "cell" else "point_hit")
+    assert ("box_iou" in ranked.scored["refused"].rows.metrics()) == (form == "box")
+
+
+def test_unanswered_questions_of_a_run_are_misses_but_not_those_that_a_file_lacks(
+    world: World, studies: Any, tmp_path: Path
+) -> None:
+    """Two of five questions were refused; a line removed from the file is missing as in a file of one's own."""
+    bench = rb.load(world.folder)
+    pairs = bench.manifest.asked_pairs()[:5]
+    run = write_run(tmp_path / "run", bench, pairs, dict.fromkeys(pairs[2:], "C3"))
+    (problem,) = rb.score(run, bench, **FEW).scored.report.problems
+    assert problem.message == "2 of 5 questions have no usable answer: 2 refused"
+    assert rb.compare(run, run, bench, **FEW).comparisons
+    lines = (run / "predictions.jsonl").read_text().splitlines(keepends=True)
+    (run / "predictions.jsonl").write_text("".join(lines[1:]))
+    with pytest.raises(LintError, match="3 of 5 asked pairs have no prediction"):
+        rb.score(run, bench, **FEW)
+    of_studies = rb.load(studies[0])
+    ids = [one.study_id for one in of_studies.references][:3]
+    result = rb.score(write_run(tmp_path / "studies", of_studies, ids, {ids[0]: ()}), of_studies, **FEW)
+    assert len(result.scored.report.missing_pairs) == 2
+    assert result.scored.protocol["allow_missing"] is True
 
 
 def test_empty_run_is_named_and_the_others_are_ranked(world: World, tmp_path: Path) -> None:

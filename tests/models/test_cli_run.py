@@ -48,7 +48,8 @@ def test_a_run_says_what_became_of_it(ran: tuple[Path, PlayedModel, str], films:
     cost = (tokens_in * Decimal("2.5") + tokens_out * 10) / 1_000_000
     assert f"{tokens_in:,} in" in output
     assert f"{tokens_out:,} out; cost {cost.normalize():f}\n" in output
-    assert f"reveal-bench score {out / 'predictions.jsonl'} {films} --split test --allow-missing" in output
+    assert f"reveal-bench score {out} {films}\n" in output
+    assert f"no usable answer to 1 of {ASKED} questions: 1 refused; all replies: {out / 'transcript.jsonl'}\n" in output
     assert len((out / "predictions.jsonl").read_text().splitlines()) == ASKED - 1
 
 
@@ -191,7 +192,7 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
     shutil.copytree(out, tmp_path / "runs" / "other")
     shutil.copytree(out, tmp_path / "runs" / "chat")
     first, second = (tmp_path / "runs" / name / "predictions.jsonl" for name in ("chat", "other"))
-    few = ("--allow-missing", "--resamples", 50)  # the split is that of the runs
+    few = ("--resamples", 50)  # the split is that of the runs
     output = call("compare", first, second, films, "--metric", "grid_hit", *few).stdout
     assert output.startswith("A chat/predictions.jsonl, B other/predictions.jsonl on chexlocalize 1.0.0, split test")
     ranked = json.loads(call("rank", tmp_path / "runs", films, "--metric", "grid_hit", *few, "--json").stdout)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,12 +35,12 @@ def ask(folder: Path, split: str, out: Path, says: Mapping[str, Mapping[str, str
 
 
 def macros(*words: object) -> dict[str, float]:
-    document = json.loads(call(*words, *FEW, "--allow-missing", "--json").stdout)
+    document = json.loads(call(*words, *FEW, "--json").stdout)
     return {row["metric"]: row["value"] for row in document["estimates"] if row["finding"] == "macro"}
 
 
 def ranked(directory: Path, folder: Path, *words: object) -> list[str]:
-    document = json.loads(call("rank", directory, folder, *words, *FEW, "--allow-missing", "--json").stdout)
+    document = json.loads(call("rank", directory, folder, *words, *FEW, "--json").stdout)
     return [row["name"] for row in document["systems"]]
 
 
@@ -99,8 +100,21 @@ def test_unanswered_questions_of_a_detection_run_are_counted(
     assert [one.n_missing for one in load_runs(runs, open_split(folder, runs))] == [3, 0]
 
 
+def test_silence_earns_no_area_below_a_curve(detection: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    """Without any mark each lesion ties with each image, which counts half: an area of 0.5 for nothing."""
+    folder, (every, _) = detection
+    run = shutil.copytree(every, tmp_path / "refused")
+    transcript = (run / "transcript.jsonl").read_text()
+    (run / "transcript.jsonl").write_text(re.sub('"status": "(absent|answered)"', '"status": "refused"', transcript))
+    (run / "predictions.jsonl").write_text("")
+    scores = macros("score", run, folder)
+    assert (scores["ap_50"], scores["lroc"], scores["lesion_sensitivity"]) == (0, 0, 0)
+    assert not {"afroc", "wafroc", "image_auroc", "false_alarms"} & scores.keys()
+    assert "warning: nothing was detected: wAFROC, AFROC and" in call("score", run, folder, *FEW).stderr
+
+
 def macros_of_comparison(a: Path, b: Path, folder: Path, *words: object) -> dict[str, float]:
-    document = json.loads(call("compare", a, b, folder, *words, *FEW, "--allow-missing", "--json").stdout)
+    document = json.loads(call("compare", a, b, folder, *words, *FEW, "--json").stdout)
     return {row["metric"]: row["value"] for row in document["comparisons"] if row["finding"] == "macro"}
 
 

@@ -125,7 +125,7 @@ def test_a_run_without_any_answer_misses_everything(world: World, manifest: Imag
     opened = open_split(world.folder, named(path))
     (run,) = loaded_hits(named(path), opened)
     scores = score_runs([run], opened, resampling=Resampling(10))
-    assert run.protocol == "none"
+    assert run.protocol == "cell"
     assert run.n_missing == len(manifest.asked_pairs())
     assert {e.value for e in scores.estimates(0).values()} == {0.0}
     assert scores.estimates(0)[MACRO].n == len(scores.findings)

@@ -49,7 +49,15 @@ CRITERIA = ("centre", "mask", "iou_50", "iobb_50")
 """Rules of :mod:`reveal_bench.metrics.detection_matching` that can decide if a detection hits, the default first."""
 _MASKS_AT_ONCE = 256
 _POINTS_ALONE = "detections are points: average precision is not defined, because it needs boxes or masks"
-_BY_BOX = ("ap_40", "ap_50", "ap", *VOC_METRICS, "rsna_precision")
+_SILENT = (
+    "nothing was detected: wAFROC, AFROC and image AUROC, which are then 50%, and false alarms, which are then 0, are "
+    "left out"
+)
+_LEFT_OUT = {
+    _POINTS_ALONE: ("ap_40", "ap_50", "ap", *VOC_METRICS, "rsna_precision"),
+    _SILENT: ("wafroc", "afroc", "image_auroc", "false_alarms"),
+}
+"""Note -> metrics that do not apply for this reason."""
 _BY_MASK = ("pq", "sq", "rq")
 _OF_IMAGES = ("false_alarms", "image_auroc")
 _DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == "lesions")
@@ -111,8 +119,9 @@ class DetectionRows(Rows):
 
     @override
     def metrics(self) -> list[str]:
-        """Return the metrics that apply; metrics of overlap need boxes or masks."""
-        without = (*(_BY_BOX if _POINTS_ALONE in self.notes else ()), *(() if self._has_masks else _BY_MASK))
+        """Return the metrics that apply; metrics of overlap need boxes or masks, areas below curves a detection."""
+        without = {name for note in self.notes for name in _LEFT_OUT[note]}
+        without.update(() if self._has_masks else _BY_MASK)
         return [name for name in _DETECTION if name not in without]
 
     @property
@@ -420,7 +429,7 @@ def score_detections(
     if masks:
         hits[RULES.index("mask")] = _match_in_masks(points, cases, masks)
     mask_hit, mask_iou = _match_masks(chosen, scores, cases, masks)
-    are_points = len(chosen) > 0 and bool(np.isnan(boxes[:, 0]).all())
+    notes = () if (~np.isnan(boxes[:, 0])).any() else (_POINTS_ALONE if chosen else _SILENT,)
     return DetectionRows(
         findings=tuple(findings),
         images=tuple((record.image_id, record.patient_id) for record in records),
@@ -436,7 +445,7 @@ def score_detections(
         mask_iou=mask_iou,
         thresholds=_thresholds(thresholds, findings),
         criterion=criterion,
-        notes=(_POINTS_ALONE,) if are_points else (),
+        notes=notes,
         views={record.image_id: record.view for record in records},
         place_of=place,
     )

@@ -174,6 +174,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
             grid=options.n_cells,
             asks=options.asks,
             missing=options.missing or "miss",
+            form=options.form,
         )
 
 

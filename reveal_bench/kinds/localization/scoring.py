@@ -84,7 +84,7 @@ PROTOCOLS = ("cell", "point", "box", "mask")
 SHARE = "share of the image"
 """The key of the references' sizes among the metrics of a batch, and in rows kept as arrays."""
 _TEXTS = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
-_GIVEN = (SHARE, "confidence", "reference is a mask", "mask", "box")
+_GIVEN = (SHARE, "confidence", "reference is a mask", "mask")
 _NEEDED = {
     "point_hit": "", "point_chance": "", "grid_hit": "", "grid_chance": "", "mask_iou": "mask", "mask_iou_all": "mask",
     "box_iou": "box", "siim_dice": "masks of all images",
@@ -113,6 +113,7 @@ class CaseRows(Rows):
     scores : float array (n_cases,), the model's confidence that the finding is present; NaN if it gave no confidence
     shares : float array (n_cases,), proportion of the image that the reference covers; empty if unknown
     presence : the scores of all findings that were asked, present or not; None if only present findings are asked
+    form : form of answers that a run asked for, one of :data:`PROTOCOLS`; empty if unknown
     """
 
     kind: ClassVar[str] = "localization"
@@ -130,6 +131,7 @@ class CaseRows(Rows):
     scores: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     shares: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     presence: Presence | None = field(default=None, compare=False, repr=False)
+    form: str = field(default="", compare=False, repr=False)
 
     @override
     def __len__(self) -> int:
@@ -147,14 +149,14 @@ class CaseRows(Rows):
 
     @property
     def protocol(self) -> str:
-        """Most common form of the answers: "cell", "point", "box" or "mask"; "none" if no case has an answer."""
+        """Most common form of the answers, the form asked for if no case has an answer, or "none" if it is unknown."""
         counts = {form: self.point_kinds.count(form) for form in PROTOCOLS}
-        return max(PROTOCOLS, key=counts.__getitem__) if any(counts.values()) else "none"
+        return max(PROTOCOLS, key=counts.__getitem__) if any(counts.values()) else self.form or "none"
 
     @property
     @override
     def leading(self) -> str:
-        """Hit rate of paper 000 for cells, the pointing game of paper 002 for other answers; "" without answers."""
+        """Hit rate of paper 000 for cells, the pointing game of paper 002 for other forms; "" if none is known."""
         return {"none": "", "cell": "grid_hit"}.get(self.protocol, "point_hit")
 
     @override
@@ -316,6 +318,7 @@ def score_localization(
     grid: int = 8,
     asks: str = "present",
     missing: str = "miss",
+    form: str = "",
 ) -> CaseRows:
     """Score checked predictions against references, case by case.
 
@@ -330,6 +333,7 @@ def score_localization(
         `mask_iou_all` if its mask is not empty.
     missing : {"miss", "empty"}
         The value of a missing mask in `mask_iou`: 0, or undefined like an empty mask.
+    form : form of answers that a run asked for, one of :data:`PROTOCOLS`; empty if unknown
 
     Raises
     ------
@@ -358,7 +362,7 @@ def score_localization(
             views[record.image_id] = record.view
             yield record
 
-    cells, with_boxes = Grid(grid), any(prediction.box is not None for prediction in predictions)
+    cells, with_boxes = Grid(grid), form == "box" or any(one.box is not None for one in predictions)
     columns: dict[str, list[str]] = {name: [] for name in _TEXTS}
     batches = []
     for cases, chosen in _batches(each_case(noted(), also), by_pair):
@@ -374,8 +378,8 @@ def score_localization(
         for name in (*_GIVEN, *_NEEDED)
         if name != "siim_dice"
     }
-    shares, scores, is_mask, *has_part = (columns_of.pop(name) for name in _GIVEN)
-    has_mask, has_box = (one > 0 for one in has_part)
+    shares, scores, is_mask, has_mask = (columns_of.pop(name) for name in _GIVEN)
+    has_mask = has_mask > 0
     if missing == "empty":
         columns_of["mask_iou"][~has_mask] = np.nan
     masks_compared = has_mask.any() and is_mask.any()
@@ -385,7 +389,7 @@ def score_localization(
             [pair in absent for pair in zip(columns["image_ids"], columns["case_findings"], strict=True)]
         )
         columns_of["siim_dice"] = _siim_dice(columns_of["mask_iou_all"], is_absent, shares)
-    applies = {"mask": masks_compared, "box": has_box.any(), "": True, "masks of all images": bool(also)}
+    applies = {"mask": masks_compared, "box": with_boxes, "": True, "masks of all images": bool(also)}
     return CaseRows(
         findings=tuple(findings),
         **columns,
@@ -396,6 +400,7 @@ def score_localization(
         scores=scores,
         shares=shares,
         presence=presence,
+        form=form,
     )
 
 
@@ -476,7 +481,6 @@ def _batch_values(
         "confidence": np.array([np.nan if p is None or p.score is None else p.score for p in chosen]),
         "reference is a mask": is_mask,
         "mask": has_mask,
-        "box": ~np.isnan(boxes[:, 0]),
         "point_chance": point_chance(regions),
         "grid_chance": chance_among(good_cells),
         "point_hit": point_hit(points, regions),
