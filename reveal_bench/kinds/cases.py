@@ -38,6 +38,8 @@ class CaseFilm:
     view: str
     width: int
     height: int
+    spacing_mm: tuple[float, float] | None = None
+    spacing_source: str = "none"
     is_prior: bool = False
 
 
@@ -102,7 +104,9 @@ class CaseAnswer:
 def films_of_study(images: Sequence[StudyImage], prior_images: Sequence[StudyImage] = ()) -> tuple[CaseFilm, ...]:
     """Return the images of a study, then the images of its prior study."""
     return tuple(
-        CaseFilm(image.image_id, image.view, image.width, image.height, is_prior)
+        CaseFilm(
+            image.image_id, image.view, image.width, image.height, image.spacing_mm, image.spacing_source, is_prior
+        )
         for part, is_prior in ((images, False), (prior_images, True))
         for image in part
     )

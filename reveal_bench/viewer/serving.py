@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +25,14 @@ from reveal_bench.viewer.gallery import INDEX, SCHEMA
 PATH = "/gallery"
 PAGE = "gallery.html"
 SCRIPT, STYLE, ICON = "text/javascript", "text/css", "image/svg+xml"
-FILM_VIEWER = {"viewer.js": SCRIPT, "film.js": SCRIPT, "made.js": SCRIPT, "viewer.css": STYLE, "icon.svg": ICON}
+FILM_VIEWER = {
+    "viewer.js": SCRIPT,
+    "film.js": SCRIPT,
+    "made.js": SCRIPT,
+    "tools.js": SCRIPT,
+    "viewer.css": STYLE,
+    "icon.svg": ICON,
+}
 """File name -> media type, for the image viewer's files that other pages also use."""
 STATIC = {**FILM_VIEWER, "gallery.js": SCRIPT, "case.js": SCRIPT, "gallery.css": STYLE}
 FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg|places/\d+-\d+\.jpg")
@@ -114,15 +121,9 @@ class Gallery:
 
 
 class Galleries:
-    """Galleries by benchmark, at most one for each.
+    """Galleries by benchmark, at most one for each."""
 
-    Parameters
-    ----------
-    home : address of the page to link back to; None for no link
-    """
-
-    def __init__(self, galleries: Iterable[Gallery] = (), *, home: str | None = None) -> None:
-        self.home = home
+    def __init__(self, galleries: Iterable[Gallery] = ()) -> None:
         self._of: dict[str, Gallery] = {}
         for one in galleries:
             if one.benchmark in self._of:
@@ -134,12 +135,15 @@ class Galleries:
         """Benchmarks with a gallery."""
         return list(self._of)
 
-    def answer(self, place: str) -> Served | None:
-        """Return the response to `address`, which follows :data:`PATH` and a slash; None if it does not exist."""
+    def answer(self, place: str, *, menu: Sequence[tuple[str, str]] = ()) -> Served | None:
+        """Return the response to `place`, which follows :data:`PATH` and a slash; None if it does not exist.
+
+        `menu` has the name and the address of each page of the site.
+        """
         if place == "":
             return Served(static_file(PAGE), "text/html") if self._of else None
         if place == "list.json":
-            return Served(json.dumps({"home": self.home, "galleries": self.names}).encode(), MEDIA[".json"])
+            return Served(json.dumps({"menu": menu, "galleries": self.names}).encode(), MEDIA[".json"])
         first, _, rest = place.partition("/")
         if first == "static":
             return Served(static_file(rest), STATIC[rest]) if rest in STATIC else None
@@ -201,6 +205,11 @@ def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path == "/":
+                self.send_response(HTTPStatus.SEE_OTHER)
+                self.send_header("Location", PATH)
+                self.end_headers()
+                return
             path = unquote(urlsplit(self.path).path)
             is_ours = self.headers.get("Host") == f"{HOST}:{self.connection.getsockname()[1]}"
             place = path.removeprefix(PATH).removeprefix("/") if path == PATH or path.startswith(f"{PATH}/") else None

@@ -137,22 +137,29 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+def write_odd(write: Write, attributes: dict[Any, Any], pixels: np.ndarray, options: dict[str, Any]) -> Path:
+    """Write the film of a case, and return its file."""
+    options, attributes = dict(options), {key: value for key, value in attributes.items() if value is not None}
+    stored, overlay = options.pop("stored", None), attributes.pop("overlay", None)
+    path = write(attributes, pixels, **{"bits": 12, **options})
+    if stored is not None:
+        dataset = pydicom.dcmread(path)
+        dataset.BitsStored, dataset.HighBit = stored, stored - 1
+        if overlay is not None:
+            dataset.add_new((0x6000, 0x0102), "US", overlay)
+        dataset.save_as(path)
+    return path
+
+
 @pytest.mark.parametrize(("attributes", "pixels", "options", "shown"), [case[1:] for case in CASES],
                          ids=[case[0] for case in CASES])  # fmt: skip
 def test_odd_films_are_shown_as_a_radiologist_expects(
     write: Write, attributes: dict[Any, Any], pixels: np.ndarray, options: dict[str, Any], shown: Any
 ) -> None:
-    options, attributes = dict(options), {key: value for key, value in attributes.items() if value is not None}
-    stored, overlay = options.pop("stored", None), attributes.pop("overlay", None)
-    path = write(attributes, pixels.astype(pixels.dtype), **{"bits": 12, **options})
+    path = write_odd(write, attributes, pixels, options)
     dataset = pydicom.dcmread(path)
-    if stored is not None:
-        dataset.BitsStored, dataset.HighBit = stored, stored - 1
-        if overlay is not None:
-            dataset.add_new((0x6000, 0x0102), "US", overlay)
-        dataset.save_as(path)
     levels, developed = grey(path)
-    values = pixels.astype(np.int64) & 0xFFF if stored == 12 else pixels.astype(np.int64)
+    values = pixels.astype(np.int64) & 0xFFF if options.get("stored") == 12 else pixels.astype(np.int64)
     low, high = (0, (1 << dataset.BitsStored) - 1) if isinstance(shown, int) else shown
     if isinstance(shown, int):
         values = apply_modality_lut(values.astype(pixels.dtype), dataset)

@@ -172,7 +172,8 @@ def test_what_is_not_there_is_shown_where_a_system_called_it_and_the_others_were
 
 
 def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judged() -> None:
-    images, prior = (StudyImage("i", "PA", 8, 4),), (StudyImage("before", "PA", 8, 4),)
+    spacing: dict[str, Any] = {"spacing_mm": (0.5, 0.25), "spacing_source": "pixel_spacing"}
+    images, prior = (StudyImage("i", "PA", 8, 4, **spacing),), (StudyImage("before", "PA", 8, 4),)
     task = TaskRecord("t", "s", "p", "What is new?", "diagnosis_support", images, prior, reference_answer="A nodule.")
     answer = TaskAnswer("t", "None.", (AnswerBox("before", "heart", (1.0, 1.0, 2.0, 2.0)),))
     kind = KINDS["tasks"]
@@ -181,6 +182,7 @@ def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judge
     assert [(mark.film, mark.boxes) for mark in inputs.marks] == [(1, ((1.0, 1.0, 2.0, 2.0),))]
     case = kind.display.case(task)
     assert [(film.image_id, film.is_prior) for film in case.films] == [("i", False), ("before", True)]
+    assert [film.spacing_mm for film in case.films] == [(0.5, 0.25), None]
     assert case.facts == (("Prompt", "What is new?"), ("Reference answer", "A nodule."))
 
 

@@ -18,7 +18,7 @@ from tests.viewer.gallery_sample import GallerySample
 
 
 def test_files_of_the_page_and_of_the_gallery_and_no_others(sample: GallerySample) -> None:
-    galleries = Galleries([Gallery.of_folder(sample.gallery)], home="/")
+    galleries = Galleries([Gallery.of_folder(sample.gallery)])
     page = galleries.answer("")
     assert page is not None
     text = page.body.decode()
@@ -26,9 +26,9 @@ def test_files_of_the_page_and_of_the_gallery_and_no_others(sample: GallerySampl
     named = re.findall(r'(?:src|href)="/gallery/(static/[^"]+)"', text)
     assert len(named) == 4
     assert all(galleries.answer(name) for name in [*named, *(f"static/{name}" for name in STATIC)])
-    listed = galleries.answer("list.json")
+    listed = galleries.answer("list.json", menu=[("Board", "/")])
     assert listed is not None
-    assert json.loads(listed.body) == {"home": "/", "galleries": ["chexlocalize"]}
+    assert json.loads(listed.body) == {"menu": [["Board", "/"]], "galleries": ["chexlocalize"]}
     for place in ("gallery.json", "cases/0.json", "films/0-0.jpg", "thumbnails/0.jpg"):
         served = galleries.answer(f"chexlocalize/{place}")
         assert served is not None
@@ -100,7 +100,7 @@ def test_the_server_of_view_answers_to_its_own_address_alone(sample: GallerySamp
             assert httpx.get(f"{address}/gallery/chexlocalize/cases/0.json").status_code == 200
             assert httpx.get(f"{address}/gallery", headers={"Host": "elsewhere.example"}).status_code == 404
             assert httpx.get(f"{address}/gallery/chexlocalize/..%2f..%2fsecret.json").status_code == 404
-            assert httpx.get(address).status_code == 404
+            assert httpx.get(address, follow_redirects=True).url == f"{address}/gallery"
         finally:
             server.shutdown()
             thread.join()

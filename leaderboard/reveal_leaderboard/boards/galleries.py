@@ -38,7 +38,7 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
             rule = f"must belong to a benchmark that this server serves ({', '.join(sorted(served))})"
             raise ArgumentError("gallery", rule, gallery.benchmark)
         check_gallery(gallery, [one.manifest_file for one in published])
-    return Galleries(galleries, home="/")
+    return Galleries(galleries)
 
 
 def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:

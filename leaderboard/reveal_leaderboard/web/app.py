@@ -295,6 +295,7 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
 
 def add_gallery(app: FastAPI, galleries: Galleries) -> None:
     """Serve the viewer of cases, its files and the galleries' files."""
+    menu = [(OPENINGS[path].name, path) for path in ("/", *PAGES) if path not in UNLISTED] + [("Cases", CASES)]
 
     @app.get(CASES, include_in_schema=False)
     def page() -> Response:
@@ -302,7 +303,7 @@ def add_gallery(app: FastAPI, galleries: Galleries) -> None:
 
     @app.get(f"{CASES}/{{path:path}}", include_in_schema=False)
     def answer(path: str) -> Response:
-        served = galleries.answer(path)
+        served = galleries.answer(path, menu=menu)
         if served is None:
             raise HTTPException(404, "This server has no gallery of cases.")
         return Response(served.body, media_type=served.media, headers=served.headers)

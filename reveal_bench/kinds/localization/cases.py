@@ -59,7 +59,7 @@ def case_of_image(record: LocalizationRecord) -> Case:
             marks.setdefault(name, []).append(Mark(0, drawn.finding, masks, boxes))
     for point in record.points:
         marks[READER_NAMES[point.reader]].append(Mark(0, point.finding, points=((point.x, point.y),)))
-    film = CaseFilm(record.image_id, record.view, record.width, record.height)
+    film = CaseFilm(record.image_id, record.view, record.width, record.height, record.spacing_mm, record.spacing_source)
     drawings = {name: tuple(drawn) for name, drawn in marks.items() if drawn}
     facts = (("Present, without a reference", ", ".join(record.missing)),) if record.missing else ()
     return Case(record.image_id, (film,), tuple(record.asked("present")), drawings, facts)

@@ -2,7 +2,8 @@
 
 import { filmOfPicture } from "./film.js";
 import { made } from "./made.js";
-import { drawnMask, Viewer } from "./viewer.js";
+import { Tools } from "./tools.js";
+import { drawnMask } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
 // Okabe and Ito's colours, distinct for colour-blind readers, of those visible on a dark image; green is the reference.
@@ -13,22 +14,19 @@ const VIEWS = { UNKNOWN: "View not known", LATERAL: "Lateral", FRONTAL: "Frontal
 
 export class CaseView {
   constructor() {
-    this.viewers = [];
+    this.tools = new Tools(find("stage"), find("tools"), find("help-keys"));
     this.off = new Set(); // whose marks are switched off; it stays so from case to case
-    this.drag = "move";
   }
 
   close() {
-    this.viewers.forEach((viewer) => viewer.close());
-    this.viewers = [];
-    this.active = null;
+    this.tools.close();
     this.shown = null;
   }
 
   /** Draw a case; `group` is the finding shown first, "" for the first one asked. */
   async show(shown, { systems, groups }, { base, group }) {
-    this.close();
-    Object.assign(this, { shown, showsMarks: true });
+    this.tools.close("Loading the images");
+    this.shown = shown;
     const answered = Object.values(shown.answers).flat().map((one) => one.group);
     const drawn = Object.values(shown.marks).flat().map((one) => one.group);
     const there = new Set([...shown.groups, ...answered, ...drawn]);
@@ -38,7 +36,7 @@ export class CaseView {
     this.people = [
       ...(shown.marks.Reference ? [{ name: "Reference", key: "0", colour: REFERENCE }] : []),
       ...readers.map((name, n) => ({
-        name, key: n < 9 ? `⇧${n + 1}` : "", row: n + 1, colour: READERS[(n + 1) % READERS.length],
+        name, key: n < 9 ? `⇧${n + 1}` : "", colour: READERS[(n + 1) % READERS.length],
       })),
       ...systems.map((name, n) => ({
         name, key: n < 9 ? String(n + 1) : "", label: String(n + 1), colour: COLOURS[n % COLOURS.length],
@@ -46,31 +44,17 @@ export class CaseView {
       })),
     ];
     this.panel();
-    find("stage").replaceChildren(made("p", "Loading the film", { class: "waiting" }));
-    const films = await Promise.all(shown.films.map(async ({ file }) => {
-      const answer = await fetch(`${base}/${file}`);
-      if (!answer.ok) return null;
-      return filmOfPicture(await answer.blob());
+    const films = await Promise.all(shown.films.map(async (facts) => {
+      const answer = await fetch(`${base}/${facts.file}`);
+      return answer.ok ? { film: await filmOfPicture(await answer.blob(), facts), ...facts } : null;
     }));
     if (this.shown !== shown) return; // another case was opened meanwhile
-    this.viewers = films.map((film, n) => film && this.viewer(film, n)).filter(Boolean);
-    const lost = films.some((film) => !film) ? [made("p", "A film could not be loaded.", { class: "waiting" })] : [];
-    find("stage").replaceChildren(...this.viewers.map(({ element }) => element), ...lost);
-    find("stage").style.setProperty("--columns", Math.min(this.viewers.length || 1, 2));
-    this.activate(this.viewers[0]);
+    this.numbers = films.flatMap((film, n) => (film ? [n] : []));
+    const lost = films.every(Boolean) ? [] : [made("p", "An image could not be loaded.", { class: "waiting" })];
+    this.tools.hang(films.filter(Boolean).map(({ film, view, is_prior: isPrior }) => (
+      { film, title: `${VIEWS[view] ?? view}${isPrior ? ", earlier" : ""}`, overlays: [] }
+    )), lost);
     this.redraw();
-  }
-
-  viewer(film, n) {
-    const { view, is_prior: isPrior } = this.shown.films[n];
-    const title = `${VIEWS[view] ?? view}${isPrior ? ", earlier" : ""}`;
-    return new Viewer(film, { title, overlays: [], drag: () => this.drag, onTouch: (one) => this.activate(one) });
-  }
-
-  activate(viewer) {
-    this.active = viewer;
-    this.viewers.forEach((one) => one.element.classList.toggle("active", one === viewer && this.viewers.length > 1));
-    this.reflect();
   }
 
   // Facts beside the images ------------------------------------------------------------------------------------------
@@ -84,7 +68,7 @@ export class CaseView {
       return button;
     }));
     find("answers").replaceChildren(...this.people.map((one) => this.person(one)));
-    find("marks").hidden = !this.people.some(({ button }) => button);
+    this.tools.buttons.marks.hidden = !this.people.some(({ button }) => button);
     this.look(this.group);
   }
 
@@ -139,12 +123,11 @@ export class CaseView {
 
   redraw() {
     this.people?.forEach(({ name, button }) => button?.setAttribute("aria-pressed", String(!this.off.has(name))));
-    this.viewers.forEach((viewer, film) => {
-      viewer.showsMarks = this.showsMarks;
-      viewer.overlays = this.people.filter(({ name }) => !this.off.has(name)).flatMap((one) => this.overlays(one, film));
+    this.tools.viewers.forEach((viewer, n) => {
+      const own = this.people.filter(({ name }) => !this.off.has(name));
+      viewer.overlays = own.flatMap((one) => this.overlays(one, this.numbers[n]));
       viewer.draw();
     });
-    this.reflect();
   }
 
   overlays(one, film) {
@@ -156,52 +139,26 @@ export class CaseView {
       const isPointed = mark.points.length > 0; // then the point has the label
       return [
         ...mark.drawn.map((mask) => ({ colour, mask, at, label: isPointed && one.answers ? "" : label })),
-        ...mark.boxes.map((rect) => ({ colour, rect, row: one.row, label: isPointed && one.answers ? "" : label })),
+        ...mark.boxes.map((rect) => ({ colour, rect, label: isPointed && one.answers ? "" : label })),
         ...mark.points.map((point) => ({ colour, point, label: one.answers ? label : "" })),
       ];
     });
   }
 
-  // Keys and buttons -------------------------------------------------------------------------------------------------
-
-  act(name) {
-    if (name === "drag") this.drag = this.drag === "move" ? "window" : "move";
-    else if (name === "marks") {
-      this.showsMarks = !this.showsMarks;
-      this.redraw();
-    } else this.active?.[name]?.();
-    this.reflect();
-  }
+  // Keys -------------------------------------------------------------------------------------------------------------
 
   /** `code` is the position of the key: Shift with a digit gives another character on each keyboard layout. */
   key(key, isShifted, code) {
-    const name = { i: "invert", f: "fit", o: "one", r: "reset", d: "drag", g: "marks" }[key.toLowerCase()];
     const pressed = isShifted && /^Digit[1-9]$/.test(code) ? `⇧${code.slice(-1)}` : key;
     const person = this.people?.find((one) => one.key === pressed);
     if (person?.button) this.toggle(person);
-    else if (name) this.act(name);
     else if (key.toLowerCase() === "a") this.turnGroup();
-    else if (this.active?.key(key, isShifted)) return true;
-    else if (key === "ArrowLeft" || key === "ArrowRight") this.turn(key === "ArrowLeft" ? -1 : 1);
-    else return false;
+    else return this.tools.key(key, isShifted);
     return true;
   }
 
   turnGroup() {
     const buttons = [...find("groups").children], at = buttons.findIndex(({ dataset }) => dataset.group === this.group);
     if (buttons.length) this.look(buttons[(at + 1) % buttons.length].dataset.group);
-  }
-
-  turn(step) {
-    const { viewers, active } = this;
-    if (viewers.length) this.activate(viewers[(viewers.indexOf(active) + step + viewers.length) % viewers.length]);
-  }
-
-  reflect() {
-    const press = (name, isOn) => document.querySelector(`[data-do="${name}"]`).setAttribute("aria-pressed", String(isOn));
-    press("invert", this.active?.film.inverted ?? false);
-    press("drag", this.drag === "window");
-    press("marks", this.showsMarks ?? true);
-    find("drag-name").textContent = this.drag;
   }
 }

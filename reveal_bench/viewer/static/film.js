@@ -26,20 +26,27 @@ export function shown(value, { center, width, function: kind }) {
   return Math.min(1, Math.max(0, (value - c) / w + 0.5));
 }
 
-/** A film of a picture that the browser decodes: eight bits, shown as it is. */
-export async function filmOfPicture(blob) {
+/** A film of a picture that the browser decodes: eight bits. The second argument describes the full image. */
+export async function filmOfPicture(blob, { width: columns, height: rows, spacing_mm: spacing, spacing_source: source }) {
   const bitmap = await createImageBitmap(blob), { width, height } = bitmap;
   const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.drawImage(bitmap, 0, 0);
   const { data } = context.getImageData(0, 0, width, height), values = new Uint16Array(width * height);
   for (let at = 0; at < values.length; at++) values[at] = data[4 * at];
-  const window = { center: 127.5, width: 255, function: "LINEAR_EXACT" };
-  return new Film({ width, height, slope: 1, intercept: 0, invert: false, window, range: [0, 255], table: null }, values);
+  const start = { window: { center: 127.5, width: 255, function: "LINEAR_EXACT" }, table: null };
+  return new Film({
+    width, height, slope: 1, intercept: 0, invert: false, range: [0, 255], ...start, unit: "JPEG value",
+    presets: [{ name: "Full range", ...start }], preset: 0,
+    pixel: [rows / height, columns / width], spacing, at_detector: source === "imager_pixel_spacing",
+  }, values);
 }
 
 export class Film {
-  /** `facts` are size, window and the conversion of values to it; `values` have 16 bits, row by row. */
+  /**
+   * `facts` are size, window and the conversion of values to it, and `pixel`, the height and width of a pixel in those
+   * of the full image, in which `spacing` is; `values` have 16 bits, row by row.
+   */
   constructor(facts, values) {
     this.facts = facts;
     this.levels = [{ width: facts.width, height: facts.height, values }];
@@ -74,23 +81,12 @@ export class Film {
   /** Set the window from the 1st to the 99th percentile of the film's values, or to all values if these are equal. */
   fitWindow() {
     const { slope, intercept } = this.facts;
-    let [low, high] = this.between(0.01, 0.99);
-    if (low === high) [low, high] = this.between(0, 1);
+    let [low, high] = between(this.counts, 0.01, 0.99);
+    if (low === high) [low, high] = between(this.counts, 0, 1);
     if (low === high) return;
     const center = (slope * (low + high)) / 2 + intercept, width = Math.abs(slope) * (high - low);
     this.look({ window: { center, width, function: "LINEAR_EXACT" }, table: null });
     this.preset = "fit";
-  }
-
-  /** The values at two proportions of the counted pixels in order. */
-  between(...shares) {
-    const total = this.counts.reduce((sum, n) => sum + n, 0);
-    return shares.map((share) => {
-      const rank = Math.max(1, share * total);
-      let value = 0;
-      for (let n = this.counts[0]; n < rank && value < DEPTH - 1; n += this.counts[++value]);
-      return value;
-    });
   }
 
   /** Set another window; a table of the file no longer applies. */
@@ -116,12 +112,12 @@ export class Film {
     this.version++;
   }
 
-  /** True if the film is of one grey level, or more than 98 % black and white, as in `contrast.py`. */
+  /** True if 98 % of the film are black and white, or less than 16 grey levels apart, as in `contrast.py`. */
   isBlank() {
     const levels = new Float64Array(256);
     this.counts.forEach((n, value) => { levels[this.greys[value] & 0xff] += n; });
-    const total = levels.reduce((sum, n) => sum + n, 0);
-    return levels.filter((n) => n > 0).length < 2 || levels[0] + levels[255] > 0.98 * total;
+    const [low, high] = between(levels, 0.01, 0.99), total = levels.reduce((sum, n) => sum + n, 0);
+    return high - low < 16 || levels[0] + levels[255] > 0.98 * total;
   }
 
   /** The modality value at a position in pixels from the top-left corner; undefined outside. */
@@ -133,9 +129,10 @@ export class Film {
 
   /** The distance of two positions in words: in mm if the spacing of rows and columns is known. */
   distance([x0, y0], [x1, y1]) {
-    const { spacing, at_detector: isAtDetector } = this.facts;
-    if (!spacing) return `${Math.round(Math.hypot(x1 - x0, y1 - y0))} pixels, mm unknown`;
-    const mm = Math.hypot((x1 - x0) * spacing[1], (y1 - y0) * spacing[0]);
+    const { spacing, at_detector: isAtDetector, pixel = [1, 1] } = this.facts;
+    const rows = (y1 - y0) * pixel[0], columns = (x1 - x0) * pixel[1];
+    if (!spacing) return `${Math.round(Math.hypot(columns, rows))} pixels, mm unknown`;
+    const mm = Math.hypot(columns * spacing[1], rows * spacing[0]);
     return `${mm.toFixed(1)} mm${isAtDetector ? " at the detector" : ""}`;
   }
 
@@ -161,6 +158,17 @@ export class Film {
   }
 }
 
+/** The values at proportions of counted pixels in order. */
+function between(counts, ...shares) {
+  const total = counts.reduce((sum, n) => sum + n, 0);
+  return shares.map((share) => {
+    const rank = Math.max(1, share * total);
+    let value = 0;
+    for (let n = counts[0]; n < rank && value < counts.length - 1; n += counts[++value]);
+    return value;
+  });
+}
+
 /**
  * The number of pixels with each value, without those of `padding`, [lowest, highest], and without a border of one
  * value: a collimated field may be a small part of the film.
@@ -180,8 +188,9 @@ function counted(values, { width, padding }) {
   for (let row = first; row <= last; row++) {
     for (let at = row * width + left; at <= row * width + right; at++) counts[values[at]]++;
   }
-  if (padding) counts.fill(0, padding[0], padding[1] + 1);
-  return counts;
+  if (!padding) return counts;
+  const seen = counts.slice().fill(0, padding[0], padding[1] + 1);
+  return seen.some((n) => n > 0) ? seen : counts; // padding that is the whole film is a mistake of the file
 }
 
 /** An image of half the size, whose pixels are means of four pixels in full depth. */

@@ -3,6 +3,7 @@
 
 import { CaseView } from "./case.js";
 import { made } from "./made.js";
+import { isForField } from "./tools.js";
 
 const find = (id) => document.getElementById(id);
 const state = { at: null, shown: [] };
@@ -133,10 +134,16 @@ async function open(one) {
   const base = `/gallery/${encodeURIComponent(state.name)}`;
   try {
     const document_ = await read(`${base}/cases/${one.number}.json`);
-    if (state.at === one) await view.show(document_, state.index, { base, group: state.group });
+    if (state.at === one) await view.show(document_, state.index, { base, group: state.group || matching(one) });
   } catch (error) {
     notice(error);
   }
+}
+
+/** The first finding of a case for which the case passes the filter. */
+function matching({ results: all }) {
+  const [name, , passes] = state.filters.find(([name]) => name === state.show);
+  return name && state.index.groups[all.find(([, found]) => passes([found]))?.[0]];
 }
 
 function neighbour(step) {
@@ -155,7 +162,7 @@ const keys = { n: "next", b: "previous", h: "help", "?": "help" };
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-do]"), link = event.target.closest("a[href^='?']");
-  if (button) (acts[button.dataset.do] ?? (() => view.act(button.dataset.do)))();
+  if (button) acts[button.dataset.do]();
   else if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
     event.preventDefault();
     history.pushState(null, "", link.getAttribute("href"));
@@ -166,9 +173,9 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  const { key, target } = event;
+  const { key } = event;
   if (!state.at || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  if (target.matches("select, input")) return;
+  if (isForField(event)) return;
   if (event.repeat && !/^(Arrow|[wl+=-]$)/i.test(key)) return;
   const name = keys[key.toLowerCase()];
   if (key === "Escape") go();
@@ -202,11 +209,14 @@ function options(id, pairs) {
 }
 
 async function begin() {
-  const { home, galleries } = await read("/gallery/list.json");
+  const { menu, galleries } = await read("/gallery/list.json");
   const asked = new URLSearchParams(location.search).get("benchmark");
   state.name = asked ?? galleries[0];
-  find("home").hidden = home === null;
-  if (home !== null) find("home").setAttribute("href", `${home}?${new URLSearchParams({ benchmark: state.name })}`);
+  find("menu").hidden = !menu.length;
+  find("menu").replaceChildren(...menu.map(([name, address]) => made("a", name, {
+    href: address === "/" ? `/?${new URLSearchParams({ benchmark: state.name })}` : address,
+    ...(address === location.pathname && { "aria-current": "page" }),
+  })));
   options("benchmark", galleries.map((name) => [name, name]));
   find("benchmark").value = state.name;
   find("benchmarks").hidden = galleries.length < 2;

@@ -41,10 +41,10 @@ function painted(inside, width, height, colour) {
 export class Viewer {
   /**
    * `onTouch` is called when keys begin to act on this frame. An overlay has a `kind` or a `colour` (and perhaps a
-   * `dash`), a `label` (`row` lines higher, so that labels of similar marks do not overlap), and a `rect`, a `point`,
-   * `edges` or a `mask` (from `drawnMask`, with `at`, the labelled end). While `measures`, clicks set the ruler's ends.
+   * `dash`), a `label`, and a `rect`, a `point`, `edges` or a `mask` (from `drawnMask`, with `at`, the labelled end).
+   * While `measures`, clicks set the ruler's ends.
    */
-  constructor(film, { title, overlays, drag, onTouch, measures = () => false }) {
+  constructor(film, { title, overlays, drag, onTouch, measures }) {
     this.film = film;
     this.overlays = overlays;
     this.drag = drag;
@@ -190,7 +190,11 @@ export class Viewer {
     context.imageSmoothingEnabled = scale !== 1;
     context.imageSmoothingQuality = "high";
     context.drawImage(film.painted(scale), left, top, film.facts.width * scale, film.facts.height * scale);
-    if (this.showsMarks) this.overlays.forEach((mark) => this.paintMark(context, mark, left, top));
+    this.plates = [];
+    if (this.showsMarks) {
+      const labels = this.overlays.map((mark) => this.paintMark(context, mark, left, top));
+      this.overlays.forEach((mark, n) => { if (mark.label) this.write(context, mark.label, ...labels[n]); });
+    }
     const blank = film.showsNothing ? "This window shows nothing" : "";
     if (this.blank.textContent !== blank) this.blank.textContent = blank;
     if (this.measures()) this.paintRuler(context, left, top);
@@ -206,7 +210,7 @@ export class Viewer {
     const point = this.hover ?? (this.measures() ? this.middle : undefined);
     const value = point && film.valueAt(this.position(point));
     const parts = [title, tone, film.inverted ? "inverted" : "", `${Math.round(this.scale * 100)}%`];
-    if (value !== undefined) parts.push(`value ${Number(value.toFixed(2))}`);
+    if (value !== undefined) parts.push(`${film.facts.unit ?? "value"} ${Number(value.toFixed(2))}`);
     if (this.measures() && this.ends.length === 2) parts.push(film.distance(...this.ends));
     this.caption.textContent = parts.filter(Boolean).join(" · ");
   }
@@ -233,17 +237,26 @@ export class Viewer {
     this.write(context, this.film.distance(from, to), RULER, [(x0 + x1) / 2 + 8 * ratio, (y0 + y1) / 2 - 8 * ratio]);
   }
 
-  /** Write a text with a dark edge, legible on bright film, too; it stays within the canvas at the right. */
+  /** Write a text on a dark plate within the canvas, the nearest place clear of the plates written before. */
   write(context, text, colour, [x, y]) {
-    context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
-    const place = [Math.max(4, Math.min(x, this.canvas.width - context.measureText(text).width - 4)), y];
-    Object.assign(context, { strokeStyle: "#000", fillStyle: colour, lineWidth: 3, lineJoin: "round" });
-    context.strokeText(text, ...place);
-    context.fillText(text, ...place);
+    const ratio = window.devicePixelRatio || 1, height = 19 * ratio, edge = 5 * ratio;
+    context.font = `${13 * ratio}px system-ui, sans-serif`;
+    const width = context.measureText(text).width + 2 * edge;
+    const left = Math.max(0, Math.min(x - edge, this.canvas.width - width)), first = y - 14 * ratio;
+    const isFree = (top) => top >= 0 && top + height <= this.canvas.height && this.plates.every((plate) => (
+      Math.abs(plate.top - top) >= height || plate.left >= left + width || left >= plate.left + plate.width
+    ));
+    const top = [...Array(24).keys()].map((n) => first + height * (n % 2 ? -(n + 1) : n) / 2).find(isFree) ?? first;
+    this.plates.push({ left, top, width });
+    context.fillStyle = "rgb(0 0 0 / .78)";
+    context.fillRect(left, top, width, height);
+    context.fillStyle = colour;
+    context.fillText(text, left + edge, top + 14 * ratio);
   }
 
+  /** Draw a mark without its label; return the label's colour and place. */
   paintMark(context, mark, left, top) {
-    const { colour, dash = [] } = KINDS[mark.kind] ?? mark, { rect, point, mask, edges, label } = mark;
+    const { colour, dash = [] } = KINDS[mark.kind] ?? mark, { rect, point, mask, edges } = mark;
     const w = this.film.facts.width * this.scale, h = this.film.facts.height * this.scale;
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 2 * (window.devicePixelRatio || 1);
@@ -266,9 +279,8 @@ export class Viewer {
       context.stroke();
     }
     context.setLineDash([]);
-    const lift = 16 * (mark.row ?? 0) * (window.devicePixelRatio || 1);
-    const isAbove = y0 > top + 20 && mark.at !== "bottom";
-    this.write(context, label, colour, [x0 + 4, isAbove ? y0 - 6 - lift : y0 + 18]);
+    const isAbove = y0 > top + 20 && mark.at !== "bottom", ratio = window.devicePixelRatio || 1;
+    return [colour, [x0 + 4 * ratio, y0 + (isAbove ? -8 : 18) * ratio]];
   }
 
   /** Draw the transparent area, and its edge in lines of the same width at any scale. */

@@ -70,7 +70,7 @@ def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Pat
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
     gallery_files = make_gallery_sample(tmp_path_factory.mktemp("gallery"), twin_of("chexlocalize"))
-    with serving(world, Front(galleries=Galleries([Gallery.of_folder(gallery_files.gallery)], home="/"))) as address:
+    with serving(world, Front(galleries=Galleries([Gallery.of_folder(gallery_files.gallery)]))) as address:
         yield Board(address, world, a, b)
 
 
@@ -185,6 +185,8 @@ def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, 
     page.get_by_role("link", name="Cases").click()
     page.wait_for_selector("#cards a")
     assert faults(page) == []
+    names = page.locator("#menu a").all_inner_texts()
+    assert names == ["Board", "Submit", "My submissions", "Compare", "About", "Cases"]
     n_cases = page.locator("#cards a").count()
     page.locator("#show").focus()
     page.keyboard.type("Wrong")  # the filter "Wrong: miss"

@@ -31,7 +31,10 @@ def as_a_browser_shows(values: npt.NDArray[np.uint16], facts: dict[str, Any]) ->
         if start is not None:
             grey = float(start[value])
         elif kind == "SIGMOID":
-            grey = 255 / (1 + math.exp(-4 * (x - center) / width))
+            exponent = min(-4 * (x - center) / width, 700.0)  # exp(710) is too large for a float
+            grey = 255 / (1 + math.exp(exponent))
+        elif kind == "LINEAR" and width == 1:
+            grey = 255 * (x > center - 0.5)
         elif kind == "LINEAR":
             grey = 255 * min(1, max(0, (x - (center - 0.5)) / (width - 1) + 0.5))
         else:

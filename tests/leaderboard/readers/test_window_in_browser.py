@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,16 @@ from reveal_leaderboard.readers.app import build_readers_app
 from reveal_leaderboard.readers.images import ImageCache, read_image
 from reveal_leaderboard.web.sign_in_modes import Auth
 
+from reveal_bench.dicom.contrast import contrast_fault, counts_within_border
 from reveal_bench.dicom.write import write_dicom
+from tests.dicom.conftest import Write, write
+from tests.dicom.test_oddities import CASES, write_odd
 from tests.leaderboard.conftest import serving
 from tests.leaderboard.readers.reading_world import READERS, Pool, accounts_in, prepared
+from tests.leaderboard.readers.test_images import as_a_browser_shows
 
 browsing = pytest.importorskip("tests.leaderboard.browser.browsing")
+__all__ = ["write"]
 pytestmark = pytest.mark.skipif(browsing.CHROMIUM is None, reason="no Chromium here")
 
 NOTHING = "This window shows nothing"
@@ -141,3 +147,39 @@ def test_facts_of_an_image_state_its_padding_and_presets(tmp_path: Path) -> None
     assert (facts["spacing"], facts["at_detector"]) == ((0.5, 0.25), True)
     assert (facts["padding"], facts["preset"]) == ([0, 0], 1)
     assert [one["name"] for one in facts["presets"]] == ["File 1", "File 2", "Full range"]
+
+
+SAYS = """async ([facts, packed]) => {
+  const { Film } = await import("/static/film.js");
+  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+  const film = new Film(facts, new Uint16Array(bytes.buffer));
+  return [film.showsNothing, ...facts.presets.map((_, n) => { film.choose(n); return film.showsNothing; })];
+}"""
+
+
+def test_no_odd_film_is_blank_without_a_word(page: Any, write: Write) -> None:
+    """The page says of every way of display what the pixel pipeline finds, and opens no film of `CASES` with a blank
+    one.
+    """
+    wrong, n_blank = [], 0
+    for name, attributes, pixels, options, _ in CASES:
+        picture = read_image(write_odd(write, attributes, pixels, options).read_bytes())
+        values, facts = picture.values, picture.facts
+        said = page.evaluate(SAYS, [facts, base64.b64encode(values.astype("<u2").tobytes()).decode()])
+        expected = [bool(blankness(values, facts | preset)) for preset in [{}, *facts["presets"]]]
+        n_blank += sum(expected)
+        wrong += [(name, n) for n, (a, b) in enumerate(zip(said, expected, strict=True)) if a != b or (n == 0 and a)]
+    assert wrong == []
+    assert n_blank > 10
+
+
+def blankness(values: np.ndarray, facts: dict[str, Any]) -> str:
+    """Return what is wrong with the contrast of a display, without padding and a border of one value."""
+    counts = counts_within_border(values)
+    if facts["padding"]:
+        within = counts.copy()
+        within[facts["padding"][0] : facts["padding"][1] + 1] = 0
+        counts = within if within.any() else counts
+    used = np.flatnonzero(counts)
+    greys = np.rint(as_a_browser_shows(used, facts)).astype(int)
+    return contrast_fault(np.bincount(greys, weights=counts[used], minlength=256).astype(int))

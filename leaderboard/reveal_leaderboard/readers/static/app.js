@@ -3,13 +3,12 @@
 import { Film, unpack } from "./film.js";
 import { made } from "./made.js";
 import { Panel } from "./panel.js";
-import { STEP, Viewer } from "./viewer.js";
+import { helpRow, isForField, Tools } from "./tools.js";
 
 const find = (id) => document.getElementById(id);
-const state = {
-  items: [], at: -1, isOpen: true, viewers: [], active: null, drag: "move", measures: false, single: false, seconds: 0, isBusy: false,
-};
+const state = { items: [], at: -1, isOpen: true, seconds: 0, isBusy: false };
 const kept = new Map(); // address -> promise of an image's bytes, for the current item and the next
+const tools = new Tools(find("stage"), find("tools"), find("help-keys"));
 const panel = new Panel(() => { tell(""); state.sending = undefined; });
 
 class Refused extends Error {}
@@ -32,7 +31,7 @@ async function ask(path, body) {
 
 async function bytes(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Refused("This picture could not be loaded. Load the page again.");
+  if (!answer.ok) throw new Refused("This image could not be loaded. Load the page again.");
   return answer.arrayBuffer();
 }
 
@@ -156,29 +155,19 @@ async function show(index) {
 }
 
 async function hang(item) {
-  state.viewers.forEach((viewer) => viewer.close());
-  state.viewers = [];
-  find("stage").replaceChildren(made("p", "Loading the pictures", { class: "waiting" }));
-  const frames = await Promise.all(item.films.map(async (facts, number) => {
+  tools.close("Loading the images");
+  const images = await Promise.all(item.films.map(async (facts, number) => {
     if (facts.fault) return made("p", facts.fault, { class: "waiting bad" });
-    return { facts, buffer: await fetched(item.token, number), number };
+    const view = { UNKNOWN: "View not known", LATERAL: "Lateral" }[facts.view] ?? facts.view;
+    return {
+      film: new Film(facts, unpack(await fetched(item.token, number), facts.width, facts.height)),
+      title: item.films.length > 1 ? `${view}, ${number + 1} of ${item.films.length}` : view,
+      overlays: item.panel.overlays.filter(({ film }) => (film ?? 0) === number),
+    };
   }));
   if (state.item !== item) return; // the reader has moved on to another item
-  state.viewers = frames.filter(({ facts }) => facts).map(({ facts, buffer, number }) => {
-    const view = { UNKNOWN: "View not known", LATERAL: "Lateral" }[facts.view] ?? facts.view;
-    const title = item.films.length > 1 ? `${view}, ${number + 1} of ${item.films.length}` : view;
-    const overlays = item.panel.overlays.filter(({ film }) => (film ?? 0) === number);
-    const values = unpack(buffer, facts.width, facts.height);
-    return new Viewer(new Film(facts, values), {
-      title, overlays, drag: () => state.drag, measures: () => state.measures, onTouch: activate,
-    });
-  });
-  const faults = frames.filter(({ facts }) => !facts);
-  find("stage").replaceChildren(...state.viewers.map(({ element }) => element), ...faults);
-  find("views").hidden = state.viewers.length < 2;
-  find("marks").hidden = !item.panel.overlays.length;
-  if (state.viewers.length) activate(state.viewers[0]);
-  else reflect();
+  tools.buttons.marks.hidden = !item.panel.overlays.length;
+  tools.hang(images.filter(({ film }) => film), images.filter(({ film }) => !film));
 }
 
 /** Fetch the images of the next item in advance, and drop those of earlier items. */
@@ -193,59 +182,10 @@ function forget(item) {
   for (const path of kept.keys()) if (!path.startsWith(`/api/items/${item.token}/`)) kept.delete(path);
 }
 
-function activate(viewer) {
-  state.active = viewer;
-  reflect();
-}
-
-function reflect() {
-  const { viewers, active, single } = state;
-  find("stage").classList.toggle("single", single && viewers.length > 1);
-  find("stage").style.setProperty("--columns", single ? 1 : Math.min(viewers.length || 1, 3));
-  viewers.forEach((viewer) => {
-    viewer.element.classList.toggle("active", viewer === active && viewers.length > 1);
-  });
-  reflectPresets(active?.film);
-  press("invert", active?.film.inverted ?? false);
-  press("drag", state.drag === "window");
-  press("ruler", state.measures);
-  press("marks", active?.showsMarks ?? true);
-  find("drag-name").textContent = state.drag;
-  find("views").firstChild.textContent = single ? "Side by side " : "One view ";
-}
-
-/** List the ways of display of the active film; a window set by hand is none of them. */
-function reflectPresets(film) {
-  const options = (film?.facts.presets ?? []).map(({ name, window: { center, width }, table }, n) => (
-    made("option", table ? `${name}: table` : `${name}: W ${Math.round(width)} L ${Math.round(center)}`, { value: n })
-  ));
-  if (film) options.push(made("option", "Fit to values", { value: "fit" }));
-  if (film && film.preset === undefined) options.unshift(made("option", "By hand", { value: "" }));
-  find("presets").replaceChildren(...options);
-  find("presets").value = film?.preset ?? "";
-}
-
-/** Show the preset after the current one; the fitted window comes last. */
-function nextPreset() {
-  const { active } = state;
-  if (!active) return;
-  const names = [...active.film.facts.presets.keys(), "fit"];
-  active.choose(names[(names.indexOf(active.film.preset) + 1) % names.length]);
-}
-
-function press(name, isOn) {
-  document.querySelector(`[data-do="${name}"]`).setAttribute("aria-pressed", String(isOn));
-}
-
 function helpAnswers(asked) {
-  const rows = asked.choices.map(({ key, label }) => [key.toUpperCase(), label]);
-  if (asked.scales) rows.unshift(["1 – 5", "Score; next criterion"], ["J, K", "Next, previous criterion"]);
-  find("help-answers").replaceChildren(...rows.map(([key, label]) => {
-    const row = made("tr"), head = made("th", "", { scope: "row" });
-    head.append(made("kbd", key));
-    row.append(head, made("td", label));
-    return row;
-  }));
+  const rows = asked.choices.map(({ key, label }) => [`\`${key.toUpperCase()}\``, label]);
+  if (asked.scales) rows.unshift(["`1` to `5`", "Score; next criterion"], ["`J` `K`", "Next, previous criterion"]);
+  find("help-answers").replaceChildren(...rows.map(([keys, text]) => helpRow(keys, text)));
 }
 
 // Saving -----------------------------------------------------------------------------------------------------------
@@ -307,19 +247,6 @@ function askToStop() {
 // Keys and buttons -------------------------------------------------------------------------------------------------
 
 const acts = {
-  invert: () => state.active?.invert(),
-  fit: () => state.active?.fitWindow(),
-  preset: nextPreset,
-  whole: () => state.active?.fit(),
-  larger: () => state.active?.zoom(STEP),
-  smaller: () => state.active?.zoom(1 / STEP),
-  ruler: () => { state.measures = !state.measures; state.viewers.forEach((viewer) => viewer.clearRuler()); },
-  mark: () => { if (state.measures) state.active?.mark(); },
-  one: () => state.active?.one(),
-  reset: () => state.active?.reset(),
-  drag: () => { state.drag = state.drag === "move" ? "window" : "move"; },
-  views: () => { state.single = !state.single && state.viewers.length > 1; },
-  marks: () => state.viewers.forEach((viewer) => { viewer.showsMarks = !viewer.showsMarks; viewer.draw(); }),
   help: () => find("help").showModal(),
   stop: askToStop,
   save: () => save(),
@@ -328,10 +255,7 @@ const acts = {
   comment: () => { if (!find("more").hidden) panel.comment.focus(); },
   ticks: () => panel.openTicks(),
 };
-const keys = {
-  i: "invert", f: "fit", p: "preset", z: "whole", m: "ruler", x: "mark", o: "one", r: "reset", d: "drag", v: "views", g: "marks", h: "help", "?": "help",
-  n: "next", b: "back", c: "comment", t: "ticks",
-};
+const keys = { h: "help", "?": "help", n: "next", b: "back", c: "comment", t: "ticks" };
 
 async function act(name) {
   try {
@@ -340,32 +264,18 @@ async function act(name) {
     tell(error.message, true);
     if (!(error instanceof Refused)) throw error;
   }
-  reflect();
 }
 
 function scroll(share) { find("scroll").scrollBy({ top: share * find("scroll").clientHeight }); }
-
-function turn(step) {
-  const { viewers, active } = state;
-  if (viewers.length < 2) return false;
-  activate(viewers[(viewers.indexOf(active) + step + viewers.length) % viewers.length]);
-  return true;
-}
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-do]");
   if (button) act(button.dataset.do);
 });
 
-find("presets").addEventListener("change", ({ target }) => {
-  if (target.value) state.active.choose(target.value);
-  reflect();
-});
-
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const { target, key } = event, isShortcut = target.id === "presets" && /^\w$/.test(key);
-  const isField = target.matches("textarea, select") && !isShortcut;
+  const { target, key } = event, isField = isForField(event);
   if (isField && key === "Escape") target.blur();
   if (find("panel").hidden && key.toLowerCase() !== "b" && key.toLowerCase() !== "h") return;
   if (isField && !(key === "Enter" && target === panel.comment && !event.shiftKey)) return;
@@ -380,11 +290,9 @@ function handle(key, isShifted) {
   if (key === "Enter") act("save");
   else if (state.at < 0) return false;
   else if (!find("panel").hidden && panel.key(name)) return true;
-  else if (state.active?.key(key, isShifted)) reflect();
-  else if (key === "ArrowLeft" || key === "ArrowRight") return turn(key === "ArrowLeft" ? -1 : 1);
   else if (key === "PageDown" || key === "PageUp") scroll(key === "PageDown" ? 0.8 : -0.8);
   else if (keys[name]) act(keys[name]);
-  else return false;
+  else return tools.key(key, isShifted);
   return true;
 }
 
