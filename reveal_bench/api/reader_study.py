@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from reveal_bench.reader_studies.study import (
     read_study,
     two_valued_readings,
 )
+from reveal_bench.reader_studies.study_files import study_rows
 from reveal_bench.words import count_text, interval_text, number_text, p_text
 
 _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
@@ -192,7 +194,7 @@ def readers(
     ----------
     table : one row per reader, case and modality, with the columns ``reader``, ``case``, ``score``, ``truth`` (0 or 1),
         ``modality`` if there are several, and ``patient`` if a patient has several cases. A path (CSV, TSV, XLSX,
-        Parquet, JSON), a DataFrame or a list of mappings
+        Parquet, JSON, and files of iMRMC and RJafroc), a DataFrame or a list of mappings
     merit : "auc"; "lroc", with a column ``located`` (0 or 1) for cases with `truth` 1; or for scores of 0 and 1
         "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> name of the column in the table
@@ -212,7 +214,9 @@ def readers(
     """
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "must be above 0", margin)
-    rows = rows_of(table, [*COLUMNS, *(columns or {}).values()])
+    rows: Sequence[Mapping[str, Any]] | None = study_rows(Path(table)) if isinstance(table, str | Path) else None
+    if rows is None:
+        rows = rows_of(table, [*COLUMNS, *(columns or {}).values()])
     study = read_study(rows, columns, partly_crossed=partly_crossed, nested=nested)
     two_valued = two_valued_readings(study) if merit in ("auc", "lroc") else None
     if system is not None:
