@@ -31,6 +31,14 @@ from reveal_bench.findings import LabelPolicy
 from reveal_bench.tables import open_table
 from reveal_bench.words import count_text
 
+_OF_RESPONSE = ("predictions", "image", "time", "inference_id")
+"""Fields of a response of Roboflow that do not describe a box; each prediction may name its image."""
+_OF_BOX = {"detection_id", "prediction_type"}
+"""Fields that only Roboflow's boxes have."""
+_CENTRE = {"x": "x_center", "y": "y_center"}
+_TOOLS = {"region_shape_attributes": "VIA", "_via_img_metadata": "VIA", "regions": "VIA", "shapes": "LabelMe"}
+"""Fields in the files of annotation tools whose shapes are not read -> name of the tool."""
+
 
 @dataclass(frozen=True, repr=False)
 class Conversion(TableResult):
@@ -211,16 +219,39 @@ def rows_of(source: Any, known: Collection[str] = (), *, keep_blank: bool = Fals
     ArgumentError
         If the source is not a table, or two of its columns are the same known column.
     """
-    rows = _rows(source)
+    rows = [box for row in _rows(source) for box in _boxes_of_roboflow(row)]
     spelling = {name.casefold(): name for name in known}
     names = {
         name: spelling.get(name.strip().casefold(), name) for name in dict.fromkeys(n for row in rows for n in row)
     }
+    _refuse_tools(list(names))
     repeated = [name for name, n in Counter(names.values()).items() if n > 1]
     if repeated:
         same = " and ".join(theirs for theirs, ours in names.items() if ours == repeated[0])
         raise ArgumentError("source", f"must have the column `{repeated[0]}` once", same)
     return [{names[name]: value for name, value in row.items() if keep_blank or value is not None} for row in rows]
+
+
+def _refuse_tools(names: Sequence[str]) -> None:
+    """Raise ArgumentError if `names` are fields of an annotation tool's own file."""
+    if tools := {_TOOLS[name] for name in names if name in _TOOLS}:
+        rule = (
+            f"must not be a file of {min(tools)}: write its shapes as COCO, for `--from coco`, or as a table of boxes"
+        )
+        raise ArgumentError("source", rule, ", ".join(names[:10]))
+
+
+def _boxes_of_roboflow(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each box of a response of Roboflow, whose x and y are the box's centre, or `row` itself."""
+    boxes = row.get("predictions")
+    if isinstance(boxes, list) and boxes and all(isinstance(box, Mapping) for box in boxes):
+        own = {name: value for name, value in row.items() if name not in _OF_RESPONSE}
+        boxes = [{**own, **box} for box in boxes]
+    elif row.keys() & _OF_BOX:
+        boxes = [row]
+    else:
+        return [dict(row)]
+    return [{_CENTRE.get(name, name): value for name, value in box.items()} for box in boxes]
 
 
 def _rows(source: Any) -> list[dict[str, Any]]:
@@ -244,6 +275,9 @@ def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a mapping: columns as lists, columns as in pandas' JSON, or a COCO dataset's annotations."""
     if "annotations" in source:
         return [dict(row) for row in source["annotations"]]
+    if "predictions" in source:
+        return [dict(source)]
+    _refuse_tools([*source, *next((one for one in source.values() if isinstance(one, Mapping)), ())])
     columns = [list(column.values()) if isinstance(column, Mapping) else column for column in source.values()]
     if not all(isinstance(column, list | tuple) for column in columns) or len(set(map(len, columns))) != 1:
         rule = "must be columns of equal length, or a list of mappings, such as `to_json(orient='records')` writes"

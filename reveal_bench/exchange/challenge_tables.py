@@ -6,6 +6,7 @@ Conventions
 `PredictionString`            in a benchmark of one finding, RSNA's (2018): confidence, x, y, width, height of each box;
                               otherwise VinBigData's (2021): class, confidence, xmin, ymin, xmax, ymax. Boxes are in
                               pixels. Empty if nothing is marked; the class "No finding" marks nothing
+`Target`                      of RSNA's labels, beside x, y, width, height: 1 for a box, 0 for an image without one
 `EncodedPixels`               SIIM-ACR's (2019): pairs of gap and length, column by column, a row per mask; -1 if
                               nothing is marked
 ============================  ========================================================================================
@@ -21,7 +22,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.predictions.tables import parse_number
 from reveal_bench.words import count_text
 
-BOXES, MASK = "PredictionString", "EncodedPixels"
+BOXES, MASK, TARGET = "PredictionString", "EncodedPixels", "Target"
+_NO_SCORE = "have no confidence: each got the score 1"
 VINBIGDATA_CLASSES = (
     "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "ILD", "Infiltration",
     "Lung Opacity", "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax",
@@ -69,11 +71,12 @@ def challenge_rows(
         If a cell breaks the format, or a table of masks is for a benchmark of several findings.
     """
     names = {name for row in rows for name in row}
-    column = next((name for name in (BOXES, MASK) if name in names), None)
+    columns = (BOXES, MASK, *((TARGET,) if {"x", "y", "width", "height"} <= names else ()))
+    column = next((name for name in columns if name in names), None)
     if column is None:
         return None
-    if column == MASK and len(findings) != 1:
-        raise ArgumentError("source", f"must have one finding in its benchmark to have `{MASK}`", len(findings))
+    if column != BOXES and len(findings) != 1:
+        raise ArgumentError("source", f"must have one finding in its benchmark to have `{column}`", len(findings))
     cells = [
         (
             {name: value for name, value in row.items() if name != column},
@@ -81,7 +84,10 @@ def challenge_rows(
         )
         for row in rows
     ]
-    result = _masks(cells, findings[0], separate) if column == MASK else _boxes(cells, findings, categories)
+    if column == BOXES:
+        result = _boxes(cells, findings, categories)
+    else:
+        result = (_masks if column == MASK else _targets)(cells, findings[0], separate)
     if not result.rows:
         raise ArgumentError("source", f"must have a mark in a row of `{column}`", "none")
     if result.unmarked:
@@ -94,7 +100,7 @@ def _masks(cells: Sequence[_Cell], finding: str, separate: bool) -> ChallengeRow
     unmarked = [own for own, text in cells if text == "-1"]
     marked = [(own, text) for own, text in cells if text != "-1"]
     if separate:
-        notes.append("masks have no confidence: each got the score 1")
+        notes.append(f"masks {_NO_SCORE}")
         rows = [{**own, "finding": finding, "score": 1.0, MASK: [text]} for own, text in marked]
         return ChallengeRows(rows, unmarked, {}, notes)
     together: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -102,6 +108,19 @@ def _masks(cells: Sequence[_Cell], finding: str, separate: bool) -> ChallengeRow
         row = together.setdefault(tuple(map(str, own.values())), {**own, "finding": finding, MASK: []})
         row[MASK].append(text)
     return ChallengeRows(list(together.values()), unmarked, {}, notes)
+
+
+def _targets(cells: Sequence[_Cell], finding: str, separate: bool) -> ChallengeRows:
+    notes = [f"`{TARGET}` read as 1 for a row with a box, 0 for an image without", *[f"boxes {_NO_SCORE}"] * separate]
+    result = ChallengeRows([], [], {}, notes)
+    for number, (own, text) in enumerate(cells, start=1):
+        if text not in ("0", "1"):
+            raise ArgumentError("source", f"must have 0 or 1 as `{TARGET}`", f"{text!r} in row {number}")
+        if text == "1":
+            result.rows.append({**own, "finding": finding} | ({"score": 1.0} if separate else {}))
+        else:
+            result.unmarked.append({name: value for name, value in own.items() if value is not None})
+    return result
 
 
 def _boxes(cells: Sequence[_Cell], findings: Sequence[str], categories: Mapping[int, str]) -> ChallengeRows:

@@ -29,7 +29,7 @@ from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.exchange.challenge_tables import BOXES, MASK, NO_FINDING, challenge_rows
+from reveal_bench.exchange.challenge_tables import BOXES, MASK, NO_FINDING, TARGET, challenge_rows
 from reveal_bench.exchange.row_places import BOX_COLUMNS, PLACES, BoxForm, RowPlaces, number_from
 from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.kinds.kind import AnyKind
@@ -48,6 +48,7 @@ KNOWN_COLUMNS = (
     "reader",
     BOXES,
     MASK,
+    TARGET,
     "bbox",
     "segmentation",
     *_ROTATIONS,

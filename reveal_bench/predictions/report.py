@@ -40,6 +40,8 @@ _CONVERTED = {
 }
 _CONVERTED_TABLES = {"unknown-field", "unknown-finding", "unknown-image", "unknown-study"}
 """Rules that point to another program's table only if the file is not JSONL, where a small mistake is likelier."""
+_FOREIGN = {"missing-column", "format"}
+"""Rules that another program's file breaks as a whole, so that the remedy comes before the problems."""
 _NUMBERED = {"category-number", "image-number", "normalised-coordinates", "normalised-boxes"}
 _CONVERT = (
     "is this another program's table, or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out "
@@ -213,7 +215,8 @@ class LintReport:
         rules = {one.rule for one in self.problems if not one.hint.startswith(_EXPLAINED)}
         if rules & converted:
             of_file = _CONVERT + _CONVERT_NUMBERED * bool(rules & _NUMBERED)
-            lines.append(_CONVERT_IN_MEMORY if self.format in IN_MEMORY else of_file)
+            place = 0 if rules & _FOREIGN else len(lines)
+            lines.insert(place, _CONVERT_IN_MEMORY if self.format in IN_MEMORY else of_file)
         verdict = "accepted" if self.ok else "refused"
         read = count_text(self.n_entries, "prediction")
         read += f", {len(self.abstained)} declined" if self.abstained else ""

@@ -28,6 +28,9 @@ ONE, TWO = "patient00002_study1_view1_frontal", "patient00005_study1_view2_front
 BOX = {"image_id": ONE, "finding": "Edema", "box": [8, 16, 24, 32]}
 SHARES = [8 / 64, 16 / 48, 24 / 64, 32 / 48]
 
+ROBOFLOW = {"x": 20, "y": 32, "width": 24, "height": 32, "confidence": 0.5, "class": "Edema", "class_id": 4}
+"""A box of Roboflow's API: "x = the horizontal center point of the detected object" (its documentation)."""
+
 BOXES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "named corners": ([{"image": ONE, "class": "edema", "xmin": 8, "ymin": 16, "xmax": 32, "ymax": 48}], {}, BOX),
     "corners": ([{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 32, 48]}], {"boxes": "xyxy"}, BOX),
@@ -38,6 +41,12 @@ BOXES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         {"normalised": True, "boxes": "cxcywh"},
         BOX,
     ),
+    "Roboflow's boxes, whose x and y are the centre": (
+        [{"image_path": f"{ONE}.png", "predictions": [ROBOFLOW], "image": {"width": 64, "height": 48}, "time": 0.1}],
+        {},
+        BOX | {"score": 0.5},
+    ),
+    "a flat row of Roboflow": ([{"image_id": ONE, "detection_id": "4f", **ROBOFLOW}], {}, BOX | {"score": 0.5}),
     "a path": ([{"path": "C:\\films\\" + ONE + ".PNG", "label": "Edema", "x": 8, "y": 16, "w": 24, "h": 32}], {}, BOX),
     "folders": (
         [{"path": "valid/patient00002/study1/view1_frontal.jpg", "label": "Edema", "bbox": [8, 16, 24, 32]}], {}, BOX
@@ -540,3 +549,23 @@ def test_json_lines_with_another_ending_get_its_name(tmp_path: Path, world: Worl
     (tmp_path / "lines.json").write_text('{"image_id": "a", "finding": "Edema"}\n{"image_id": "b"}\n')
     with pytest.raises(TableError, match=r"rename a file of JSON lines to \.jsonl, got Extra data"):
         rb.convert(tmp_path / "lines.json", world.folder, split="released")
+
+
+def test_response_of_roboflow_is_read_whole(world: World) -> None:
+    response = {"predictions": [{"image_path": ONE, **ROBOFLOW}], "image": {"width": 64, "height": 48}}
+    assert list(rb.convert(response, world.folder).predictions) == [BOX | {"score": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("tool", "source"),
+    [
+        ("VIA", {"a.png12": {"filename": "a.png", "size": 12, "regions": []}}),
+        ("VIA", {"_via_settings": {}, "_via_img_metadata": {}}),
+        ("VIA", [{"filename": "a.png", "region_shape_attributes": '{"name": "ellipse", "cx": 9, "cy": 9}'}]),
+        ("LabelMe", [{"version": "5.4", "imagePath": "a.png", "shapes": [{"shape_type": "circle"}]}]),
+    ],
+)
+def test_files_of_annotation_tools_are_refused_by_name(world: World, tool: str, source: Any) -> None:
+    """Their ellipses and circles would otherwise be lost."""
+    with pytest.raises(ArgumentError, match=f"must not be a file of {tool}: write its shapes as COCO"):
+        rb.convert(source, world.folder)

@@ -103,6 +103,28 @@ def test_prediction_strings_of_rsna(folder_of: Callable[..., Path], tmp_path: Pa
     assert len(out.read_text().splitlines()) == len(expected)
 
 
+def test_labels_of_rsna_are_boxes_with_the_score_1(folder_of: Callable[..., Path], tmp_path: Path) -> None:
+    folder = folder_of("rsna-pneumonia", "detection")
+    split, ids = opened(folder)
+    head = "patientId,x,y,width,height,Target\n"
+    (tmp_path / "labels.csv").write_text(f"{head}{ids[0]},10,20,30,40,1\n{ids[0]},50,60,7,8,1\n{ids[1]},,,,,0\n")
+    result = rb.convert(tmp_path / "labels.csv", folder, split=split)
+    one = {"image_id": ids[0], "finding": "Lung Opacity", "score": 1.0}
+    assert result.predictions == [one | {"box": [10, 20, 30, 40]}, one | {"box": [50, 60, 7, 8]}]
+    assert "1 row without a mark" in result.notes
+    (tmp_path / "labels.csv").write_text(f"{head}{ids[0]},10,20,30,40,2\n")
+    with pytest.raises(ArgumentError, match="must have 0 or 1 as `Target`, got '2' in row 1"):
+        rb.convert(tmp_path / "labels.csv", folder, split=split)
+
+
+def test_challenge_table_is_refused_with_the_remedy_first(folder_of: Callable[..., Path], tmp_path: Path) -> None:
+    folder = folder_of("rsna-pneumonia", "detection")
+    _, ids = opened(folder)
+    (tmp_path / "rsna.csv").write_text(f"patientId,PredictionString\n{ids[0]},0.9 10 20 50 60\n")
+    lines = call("score", tmp_path / "rsna.csv", folder, expect=1).stderr.splitlines()
+    assert lines[1].startswith("is this another program's table, or COCO results? `reveal-bench convert FOLDER")
+
+
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_prediction_strings_of_vinbigdata(folder_of: Callable[..., Path], as_frame: bool) -> None:
     folder = folder_of("vindr-cxr", "detection")

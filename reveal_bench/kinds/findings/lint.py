@@ -95,7 +95,8 @@ def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterato
     if data.lstrip()[:1] == b"{":
         return "jsonl", read_jsonl(data, limits, log)
     if data.startswith(b"PAR1") or data.lstrip()[:1] == b"[":
-        log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"))
+        hint = "`reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` writes JSONL"
+        log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"), hint=hint)
         return "unknown", iter(())
     return "tsv" if b"\t" in data.split(b"\n", 1)[0] else "csv", _table(data, limits, log)
 
