@@ -18,7 +18,7 @@ from reveal_bench.analyses.box_accuracy import THRESHOLDS, box_accuracies
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import encode_mask, pack_masks
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.detection import FROC_RATES, Matched, detection_figures
+from reveal_bench.metrics.detection import FROC_RATES, Matched, detection_figure, detection_figures
 from reveal_bench.metrics.detection_matching import match_marks
 from reveal_bench.metrics.map_scores import _LEVELS
 from tests.conftest import ROOT
@@ -252,6 +252,24 @@ def voc_ap_40(world: World, figures: dict[str, float]) -> Pair:
     return figures["voc_ap_40"], plain_voc(world)
 
 
+def no_finding(world: World, _: dict[str, float]) -> Pair:
+    """VinBigData's class 14: an image without a lesion has the box (0, 0, 1, 1), and so has every answer.
+
+    So the first answer to such an image is a hit, and each other answer a false alarm.
+    """
+    box, images = [0.0, 0.0, 1.0, 1.0], range(world.n)
+    answers = [[(box, row[5]) for row in world.marks.tolist() if row[0] == image] for image in images]
+    normal = {image for image in images if not (world.lesions[:, 0] == image).any()}
+    own = detection_figure(answers, [[box] * (image in normal) for image in images], metric="voc_ap_40")
+    left, hits = set(normal), []
+    for image, *_ in sorted(world.marks.tolist(), key=lambda row: -row[5]):
+        hits.append(image in left)
+        left -= {image}
+    precisions = [sum(hits[: k + 1]) / (k + 1) for k in range(len(hits))]
+    found = sum(max(precisions[k:]) for k, hit in enumerate(hits) if hit)
+    return own, found / len(normal) if normal else NAN
+
+
 def ap_40(world: World, figures: dict[str, float]) -> Pair:
     return figures["ap_40"], plain_voc(world)
 
@@ -333,6 +351,7 @@ CONVENTIONS: dict[str, tuple[Callable[[], Iterator[tuple[object, ...]]], Callabl
     "grounding_iou, BioViL": (maps, grounding_iou),
     "contrast_to_noise, BioViL": (maps, contrast_to_noise),
     "voc_ap_40, VOC 2010 as in VinBigData 2021": (detections, voc_ap_40),
+    'voc_ap_40 of "No finding", VinBigData 2021': (detections, no_finding),
     "ap_40, VOC 2010 as in VinBigData 2021": (detections, ap_40),
     "rsna_precision of all boxes, RSNA 2018": (detections, rsna),
     "image_auroc, object-CXR 2020": (detections, image_auroc),
