@@ -52,6 +52,7 @@ both have one. RSNA's kernel counts all boxes; ours those from the threshold (0.
 | `contrast_to_noise` | BioViL | 46 | 0 | constant map: 0 here, no value there |
 | `box accuracy` | Wang et al. 2017 | 0 | 0 | `score --box-accuracy`, T(IoU) and T(IoBB) of 0.1 to 0.9 |
 | `voc_ap_40` | VOC 2010 as in VinBigData 2021 | 0 | 0 | |
+| `voc_ap_40` of "No finding" | VinBigData 2021 | 0 | 0 | [a box (0, 0, 1, 1) on images without a finding](sources.md) |
 | `ap_40` | VOC 2010 as in VinBigData 2021 | 793 | 793 | COCO's rule here: 101 recalls, IoU 0.4 hits |
 | `rsna_precision` of all boxes | RSNA 2018 | 6 | 6 | the mark chooses its lesion here, the lesion its mark there |
 | `image_auroc` | object-CXR 2020 | 0 | 0 | |

@@ -52,7 +52,9 @@ def submit(
 ) -> None:
     """Upload a prediction file to a leaderboard, wait, and print its score. Exit code 1 means refused or failed."""
     from reveal_bench.cli import client
+    from reveal_bench.predictions.files import prediction_file
 
+    file = prediction_file(file)
     path = metadata or file.parent / "submission.json"
     if not path.is_file():
         raise typer.BadParameter(
@@ -64,7 +66,11 @@ def submit(
         server.wait_until_ready(seconds=patience)
         with _upload_bar(file.name) as progress:
             document = server.submit(
-                file, benchmark=benchmark, metadata=about, allow_missing=allow_missing, progress=progress
+                file,
+                benchmark=benchmark,
+                metadata=about,
+                allow_missing=allow_missing or _asked_whole_split(file),
+                progress=progress,
             )
     except client.LeaderboardError as refusal:
         terminal.print_refusal(refusal.problem)
@@ -76,6 +82,17 @@ def submit(
     if wait:
         document = _watch(server, document, quiet=as_json)
     _show(document, server, as_json=as_json)
+
+
+def _asked_whole_split(file: Path) -> bool:
+    """Return True for a file of a run that asked all questions, so that those without a line have no usable answer."""
+    from reveal_bench.models.run_folder import read_run
+    from reveal_bench.predictions.files import is_run_file
+
+    if not is_run_file(file):
+        return False
+    run = read_run(file.parent)
+    return run.info.n_asked == run.info.n_questions and "not_asked" not in run.summary.by_status
 
 
 def status(submission_id: SubmissionId, url: Url, token_file: TokenFile = None, as_json: AsJson = False) -> None:

@@ -366,9 +366,7 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: boo
     elif any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
         typer.echo(f"score: reveal-bench score {out} {folder}")
     else:
-        typer.echo(
-            f"the references are private; to get a score: reveal-bench submit {first} --benchmark NAME --allow-missing"
-        )
+        typer.echo(f"the references are private; to get a score: reveal-bench submit {out} --benchmark NAME")
 
 
 def import_inspect(

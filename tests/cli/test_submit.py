@@ -18,6 +18,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from reveal_bench.cli import board as cli_submit
+from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, write_outputs
 from tests.conftest import ROOT
 from tests.leaderboard.api_app import NOBODY, World, api_world
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, board, write_file
@@ -94,6 +95,26 @@ def test_submit_waits_and_prints_the_score_with_its_interval(live: Live, write_f
     assert f"{submission}: scored" in result.stderr
     again = live.run("submit", write_file(), "--benchmark", BENCHMARK)
     assert "this file was already submitted" in again.stderr
+
+
+def test_run_folder_is_sent_whole_and_its_refusals_count_as_misses(live: Live, write_file: WriteFile) -> None:
+    """The first question was refused, so it has no line; another missing line would need `--allow-missing`."""
+    file = write_file(masks=False)
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    asked = [(one["image_id"], one["finding"]) for one in map(json.loads, lines)]
+    outcomes = [QuestionOutcome(f"{image}|{finding}", image, "answered" if i else "refused", finding, point=(1, 1))
+                for i, (image, finding) in enumerate(asked)]  # fmt: skip
+    folder = file.parent / "run"
+    info = RunInfo(BENCHMARK, "1.0.0", "holdout", "localization", len(asked), len(asked), "model", 8)
+    write_outputs(folder, outcomes, info)
+    (folder / "predictions.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
+    words = ("submit", folder, "--benchmark", BENCHMARK, "--metadata", file.parent / "submission.json", "--no-wait")
+    assert "1 of" in live.run(*words).stderr
+    (pending,) = live.world.services.store.list_submissions()
+    assert pending.allow_missing
+    write_outputs(folder, outcomes[:-1], info)  # killed before its last question
+    (folder / "predictions.jsonl").write_text("".join(lines[1:-1]), encoding="utf-8")
+    assert f"2 of {len(asked)} asked pairs have no prediction" in live.run(*words, expect=1).stderr
 
 
 def test_submit_says_when_an_earlier_score_is_shown(live: Live, write_file: WriteFile) -> None:
