@@ -180,10 +180,15 @@ def rank(
     from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import rank_with
     from reveal_bench.kinds.options import ScoringOptions
-    from reveal_bench.predictions.files import folders_without_predictions, prediction_files
+    from reveal_bench.predictions.files import folders_without_predictions, prediction_files, split_of_runs
 
     form = terminal.format_of(form, as_json)
     files = prediction_files(directory)
+    other = {name: own for name, file in files.items() if (own := split_of_runs([file])) not in (None, split)}
+    if split is not None:
+        terminal.warn(
+            [f"{files.pop(name)} is not ranked: its run answered split {own!r}" for name, own in other.items()]
+        )
     options = ScoringOptions(
         resamples, seed, unit, interval, grid, allow_missing=allow_missing, finding_groups=finding_groups or None
     )

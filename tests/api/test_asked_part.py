@@ -238,6 +238,19 @@ def test_empty_run_is_named_and_the_others_are_ranked(world: World, tmp_path: Pa
         rb.rank({"C": runs / "C"}, bench)
 
 
+def test_run_of_another_split_is_named_and_the_others_are_ranked(world: World, tmp_path: Path) -> None:
+    bench, runs = rb.load(world.folder), tmp_path / "runs"
+    pairs = bench.manifest.asked_pairs()
+    for name in "AB":
+        write_run(runs / name, bench, pairs, dict.fromkeys(pairs, "C3"))
+    record = runs / "B" / "run.json"
+    record.write_text(record.read_text().replace(f'"split": "{bench.split}"', '"split": "holdout"'))
+    assert "--split must be the same" in call("rank", runs, world.folder, expect=1).stderr
+    done = call("rank", runs, world.folder, "--split", bench.split, "--resamples", 20, "--json")
+    assert [one["name"] for one in json.loads(done.stdout)["systems"]] == ["A"]
+    assert f"{runs / 'B' / 'predictions.jsonl'} is not ranked: its run answered split 'holdout'" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["score", "lint"])
 def test_limit_asks_the_first_images(world: World, tmp_path: Path, command: str) -> None:
     images = [row for row in rb.load(world.folder).manifest.rows.values() if row.asked]

@@ -324,7 +324,7 @@ def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli_run._say_where(Path("run"), 1, films, "elsewhere", is_text=False)  # a split without references here
-    command = "reveal-bench submit run/predictions.jsonl"
+    command = "reveal-bench submit run --benchmark NAME"
     assert f"references are private; to get a score: {command}" in capsys.readouterr().out
 
 
