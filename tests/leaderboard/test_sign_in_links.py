@@ -165,12 +165,3 @@ def test_the_command_prints_a_link_that_works(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv("REVEAL_URL")
     refused = CliRunner().invoke(app, ["admin", "invite", JANE, "--data", str(tmp_path)])
     assert (refused.exit_code, "REVEAL_URL must be set" in refused.stderr) == (1, True)
-
-
-def test_readers_have_no_links(tmp_path: Path) -> None:
-    from reveal_leaderboard.cli import app
-
-    words = ["readers", "--data", str(tmp_path / "readings"), "--auth", "links"]
-    refused = CliRunner().invoke(app, words, env={"REVEAL_URL": HERE, "COLUMNS": "200"})
-    assert (refused.exit_code, "got links" in refused.output) == (2, True)
-    assert not (tmp_path / "readings").exists()

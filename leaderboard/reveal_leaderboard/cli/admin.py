@@ -51,7 +51,8 @@ def _store(data: Path, database: str | None, settings: Path | None = None) -> It
     raise typer.Exit(1)
 
 
-def _who() -> str:
+def operator() -> str:
+    """Return the name of the person who runs the command, for the event log."""
     return f"cli:{getpass.getuser()}"
 
 
@@ -87,7 +88,7 @@ def set_board(benchmark: str, state: str, data: Data, why: Why, database: Databa
     from reveal_leaderboard.store import boards as board_queries
 
     with _store(data, database) as store, store.write() as connection:
-        row = board_queries.set_state(connection, benchmark, state, who=_who(), why=why)
+        row = board_queries.set_state(connection, benchmark, state, who=operator(), why=why)
     typer.echo(f"{row.benchmark} {row.version} is {row.state}")
 
 
@@ -106,12 +107,12 @@ def refresh(
 
     with _store(data, database) as store, store.write() as connection:
         if not switch:
-            n = refresh.start_refresh(connection, benchmark, to, who=_who())
+            n = refresh.start_refresh(connection, benchmark, to, who=operator())
             done = refresh.progress(connection, benchmark, to)
             queued = f"{n} submissions queued; of {done.total}, {done.done} are done and {done.left} left"
             typer.echo("\n".join([*refresh.carried_words(connection, benchmark, to), queued]))
             return
-        changes = refresh.switch_version(connection, benchmark, to, who=_who())
+        changes = refresh.switch_version(connection, benchmark, to, who=operator())
     unranked = "" if changes.changes else "; no submission was or is ranked"
     typer.echo(f"the board of {benchmark} now shows {to}{unranked}")
     if changes.changes:
@@ -175,19 +176,20 @@ def invite(
 
     The server's address is read from REVEAL_URL. A new link replaces an unused one.
     """
+    from reveal_leaderboard.web.sign_in_links import link_address
     from reveal_leaderboard.web.sign_in_modes import own_address
 
     with _accounts(data, database) as accounts:
         board = own_address(os.environ)
-        secret = accounts.sign_in_link(address, _who(), days=days)
-    typer.echo(f"{board}/login/link?key={secret}")
+        secret = accounts.sign_in_link(address, operator(), days=days)
+    typer.echo(link_address(board, secret))
 
 
 @admin.command(name="add-team")
 def add_team(name: str, owner: str, data: Data, database: Database = None) -> None:
     """Create a team; OWNER is the id of its owner."""
     with _accounts(data, database) as accounts:
-        team = accounts.create_team(name, owner=_person(accounts, owner), who=_who())
+        team = accounts.create_team(name, owner=_person(accounts, owner), who=operator())
     typer.echo(f"team {team.id}: {team.name}")
 
 
@@ -196,7 +198,7 @@ def approve_team(team: str, data: Data, database: Database = None) -> None:
     """Approve a team, so that it can submit (TEAM: its name). To refuse it, close it with `set-team`."""
     with _accounts(data, database) as accounts:
         match = _team(accounts, team)
-        done = accounts.approve_team(match, _who())
+        done = accounts.approve_team(match, operator())
     typer.echo(f"{match.name} {'may submit now' if done else 'has already been approved'}")
 
 
@@ -208,7 +210,7 @@ def set_team(
     """Close a team, so that it cannot submit, or open it again (TEAM: its name). Its submissions stay."""
     with _accounts(data, database) as accounts:
         change = accounts.enable if is_open else accounts.disable
-        change(_team(accounts, team), _who(), why)
+        change(_team(accounts, team), operator(), why)
 
 
 @admin.command(name="add-member")
@@ -217,14 +219,14 @@ def add_member(
 ) -> None:
     """Add a person to a team (TEAM: its name; PERSON: an id)."""
     with _accounts(data, database) as accounts:
-        accounts.add_member(_team(accounts, team), _person(accounts, person), role, _who())
+        accounts.add_member(_team(accounts, team), _person(accounts, person), role, operator())
 
 
 @admin.command(name="remove-member")
 def remove_member(team: str, person: str, data: Data, database: Database = None) -> None:
     """Remove a person from a team."""
     with _accounts(data, database) as accounts:
-        accounts.remove_member(_team(accounts, team), _person(accounts, person), _who())
+        accounts.remove_member(_team(accounts, team), _person(accounts, person), operator())
 
 
 @admin.command(name="set-admin")
@@ -233,7 +235,7 @@ def set_admin(
 ) -> None:
     """Make a person an administrator, or remove this right."""
     with _accounts(data, database) as accounts:
-        accounts.set_admin(_person(accounts, person), is_admin, _who())
+        accounts.set_admin(_person(accounts, person), is_admin, operator())
 
 
 @admin.command(name="set-person")
@@ -244,7 +246,7 @@ def set_person(
     """Close a person's account, which ends all sessions and tokens, or open it again."""
     with _accounts(data, database) as accounts:
         change = accounts.enable if is_open else accounts.disable
-        change(_person(accounts, person), _who(), why)
+        change(_person(accounts, person), operator(), why)
 
 
 @admin.command()
@@ -273,7 +275,7 @@ def revoke_token(token: str, data: Data, why: Why, database: Database = None) ->
     """Revoke an API token permanently (TOKEN: its id, or the secret if it leaked)."""
     with _accounts(data, database) as accounts:
         token_id = accounts.token_id_of(token) or token
-        if not accounts.revoke_token(token_id, _who(), why):
+        if not accounts.revoke_token(token_id, operator(), why):
             raise LookupError("no valid token has this id; `admin tokens` lists them")
     typer.echo(f"token {token_id} is revoked")
 
@@ -285,14 +287,14 @@ def revoke_token(token: str, data: Data, why: Why, database: Database = None) ->
 def hide(submission: str, data: Data, why: Why, database: Database = None) -> None:
     """Hide a submission from its board."""
     with _store(data, database) as store:
-        store.hide(submission, who=_who(), why=why)
+        store.hide(submission, who=operator(), why=why)
 
 
 @admin.command(name="restore")
 def restore_entry(submission: str, data: Data, why: Why, database: Database = None) -> None:
     """Show a hidden submission on its board again."""
     with _store(data, database) as store:
-        store.restore(submission, who=_who(), why=why)
+        store.restore(submission, who=operator(), why=why)
 
 
 @admin.command()
@@ -302,7 +304,7 @@ def flags(
 ) -> None:  # fmt: skip
     """List open flags, or clear a flag."""
     with _store(data, database) as store:
-        if clear is not None and not store.clear_flag(clear, _who()):
+        if clear is not None and not store.clear_flag(clear, operator()):
             raise LookupError(f"no open flag {clear}")
         rows = store.flags()
         show_table(((f.id, f.kind, f.submission_id, f.other_id, f.detail, as_time(f.raised_at)) for f in rows),
@@ -328,7 +330,7 @@ def grant(
         match = _team(Accounts(store.engine), team)
         with store.write() as connection:
             board = board_queries.board_row(connection, benchmark)
-            quota.grant(connection, match.id, benchmark, board.version, n, who=_who(), why=why)
+            quota.grant(connection, match.id, benchmark, board.version, n, who=operator(), why=why)
             others = [name for name, _ in boards_sharing(connection, benchmark, board.version)]
     typer.echo(f"{match.name} may have {n} more submissions scored on {benchmark} {board.version}")
     if others:
@@ -375,7 +377,7 @@ def ratings(
     from reveal_leaderboard.boards.reading import import_ratings
 
     with _store(data, database, settings) as store, store.write() as connection:
-        taken = import_ratings(connection, file, store.settings, who=_who())
+        taken = import_ratings(connection, file, store.settings, who=operator())
     typer.echo(f"{taken.new} new, {taken.changed} changed; {taken.complete} submissions are completely scored")
 
 

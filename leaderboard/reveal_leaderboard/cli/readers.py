@@ -36,6 +36,7 @@ from reveal_leaderboard.store.paths import make_folder
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.readers.store import Readings
 
 Data = Annotated[Path, typer.Option(help="The annotation page's own data folder.", show_default=False)]
@@ -68,6 +69,7 @@ def add_readers(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command()(readers)
     app.command("readers-prepare", hidden=True)(readers_prepare)
+    app.command("readers-invite")(readers_invite)
     app.command("readers-status")(readers_status)
     app.command("readers-close")(readers_close)
     app.command("readers-reassign")(readers_reassign)
@@ -89,9 +91,10 @@ def readers(
     ] = None,
     per_item: PerItem = None,
     people: Annotated[
-        Path | None, typer.Option(help="Table with the columns subject (account id) and reader (name).")
+        Path | None,
+        typer.Option(help="Table with the columns subject (account id; for links, e-mail address) and reader (name)."),
     ] = None,
-    auth: Annotated[str, typer.Option(help="How readers sign in: local, oidc or huggingface.")] = "local",
+    auth: Annotated[str, typer.Option(help="How readers sign in: local, oidc, links or huggingface.")] = "local",
     host: Host = "127.0.0.1",
     port: Port = 7870,
     proxies: Proxies = 0,
@@ -103,8 +106,6 @@ def readers(
 
     log_to_stderr()
     check_user(as_root)
-    if auth == "links":
-        raise typer.BadParameter("must be local, oidc or huggingface, got links", param_hint="--auth")
     check_auth(auth, host, proxies)
     if auth != "local" and people is None:
         raise typer.BadParameter(f"--auth {auth} needs --people (accounts to readers)", param_hint="--people")
@@ -172,6 +173,36 @@ def readers_prepare(
         _fail(error)
     listed = made.listed()
     typer.echo(f"{data}: {len({item for _, _, item in listed}):,} items, {len(listed):,} readings")
+
+
+def readers_invite(
+    data: Data,
+    people: Annotated[Path, typer.Option(help="Table with the columns subject (e-mail address) and reader (name).")],
+    reader: Annotated[list[str] | None, typer.Option(help="Reader who gets a link; default: all readers.")] = None,
+    days: Annotated[int, typer.Option(help="Days until the links expire, 1 to 30.")] = 7,
+) -> None:
+    """Print a link for each reader that signs the reader in once (for `readers --auth links`).
+
+    The server's address is read from REVEAL_URL. A new link replaces an unused one.
+    """
+    from reveal_leaderboard.accounts.accounts import AccountDisabledError
+    from reveal_leaderboard.cli.admin import operator
+    from reveal_leaderboard.readers.app import read_people
+    from reveal_leaderboard.web.sign_in_links import link_address
+    from reveal_leaderboard.web.sign_in_modes import own_address
+
+    try:
+        server = own_address(os.environ)
+        subjects = read_people(people, _open(data).readers(), by_mail=True)
+        addresses = {name: address for address, name in subjects.items()}
+        if unknown := sorted(set(reader or ()) - set(addresses)):
+            raise ValueError(f"`--reader` must be in {people.name}, got {', '.join(unknown)}")
+        accounts = _accounts(data)
+        for name in reader or addresses:
+            secret = accounts.sign_in_link(addresses[name], operator(), days=days)
+            typer.echo(f"{name}\t{addresses[name]}\t{link_address(server, secret)}")
+    except (ValueError, AccountDisabledError) as error:
+        _fail(error)
 
 
 def readers_status(data: Data) -> None:
@@ -288,21 +319,27 @@ def _stored_root(data: Path) -> Path:
 
 
 def _build(data: Path, root: Path, people: Path | None, auth: str, proxies: int) -> FastAPI:
-    from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.readers.app import build_readers_app, read_people
     from reveal_leaderboard.readers.images import ImageCache
-    from reveal_leaderboard.store.database import connect, migrate
     from reveal_leaderboard.web.sign_in_modes import open_auth
 
     try:
         readings = _open(data)
-        bound = read_people(people, readings.readers()) if people and auth != "local" else {}
-        engine = connect(f"sqlite:///{data / 'accounts.sqlite'}")
-        migrate(engine)
-        accounts = open_auth(Accounts(engine), auth, os.environ)
+        by_mail, is_local = auth == "links", auth == "local"
+        bound = read_people(people, readings.readers(), by_mail=by_mail) if people and not is_local else {}
+        accounts = open_auth(_accounts(data), auth, os.environ)
     except ValueError as error:
         _fail(error)
     return build_readers_app(readings, ImageCache(root), accounts, bound, n_proxies=proxies)
+
+
+def _accounts(data: Path) -> Accounts:
+    from reveal_leaderboard.accounts.accounts import Accounts
+    from reveal_leaderboard.store.database import connect, migrate
+
+    engine = connect(f"sqlite:///{data / 'accounts.sqlite'}")
+    migrate(engine)
+    return Accounts(engine)
 
 
 def _open(data: Path) -> Readings:

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from reveal_bench.tables import TableError, read_table
 from reveal_bench.viewer.serving import FILM_VIEWER, static_file
+from reveal_leaderboard.accounts.links import mail_address
 from reveal_leaderboard.readers.forms import FORMS, ReaderAnswerError
 from reveal_leaderboard.readers.images import ImageCache, ImageError
 from reveal_leaderboard.readers.store import (
@@ -254,6 +255,10 @@ def _add_pages(app: FastAPI) -> None:
             raise HTTPException(404, "This page does not exist.")
         return Response(texts[name], media_type=STATIC[name], headers={"Cache-Control": "no-cache"})
 
+    @app.get("/favicon.ico", include_in_schema=False)
+    def icon() -> Response:
+        return asset("icon.svg")
+
     @app.get("/healthz", include_in_schema=False)
     def healthz() -> dict[str, str]:
         return {"status": "ok"}
@@ -328,12 +333,12 @@ class PeopleError(ValueError):
     """The table of people is invalid; the message names every problem."""
 
 
-def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
+def read_people(path: Path, readers: Collection[str], *, by_mail: bool = False) -> dict[str, str]:
     """Return subject -> reader name from the maintainer's table of people.
 
-    A subject is the sign-in provider's id of a person. On the board, ``admin people`` lists subjects; for Hugging Face,
-    the subject is the account's id. The table has the columns `subject` and `reader`, CSV in UTF-8; each value occurs
-    once.
+    A subject is the sign-in provider's id of a person, or the person's e-mail address with `by_mail`. On the board,
+    ``admin people`` lists subjects; for Hugging Face, the subject is the account's id. The table has the columns
+    `subject` and `reader`, CSV in UTF-8; each value occurs once.
 
     Raises
     ------
@@ -349,6 +354,12 @@ def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
     for row in rows:
         subject, reader = (row[name] for name in PEOPLE_COLUMNS)
         where = f"line {row.number}"
+        if by_mail and subject:
+            try:
+                subject = mail_address(subject)
+            except ValueError as error:
+                problems.append(f"{where}: `subject`: {error}")
+                continue
         if not subject or not reader:
             problems.append(f"{where}: must have a subject and a reader")
         elif reader not in readers:

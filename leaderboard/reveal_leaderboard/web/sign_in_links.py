@@ -19,7 +19,7 @@ from reveal_leaderboard.web.sign_in_modes import Auth
 PATH = "/login/link"
 NO_STORE = {"Cache-Control": "no-store"}
 GONE = "The link was used before, has expired, was replaced by a newer one, or is incomplete. Ask for another."
-LINKS = (("/", "Back to the board"),)
+LINKS = (("/", "Back to the start"),)
 
 
 def add_links(app: FastAPI, auth: Auth) -> None:
@@ -28,7 +28,7 @@ def add_links(app: FastAPI, auth: Auth) -> None:
     @app.get(PATH, include_in_schema=False)
     def opened(key: str = "") -> Response:
         """Show a page with a sign-in button."""
-        text = "Use your link to sign in to this board. The link works once. You will be signed in to this browser."
+        text = "Use your link to sign in here. The link works once. You will be signed in to this browser."
         return _page(200, "Sign in", text, key=key)
 
     @app.post(PATH, include_in_schema=False)
@@ -42,9 +42,14 @@ def add_links(app: FastAPI, auth: Auth) -> None:
         return answer
 
 
+def link_address(server: str, secret: str) -> str:
+    """Return the address that a person opens to use a link, on the server with an address."""
+    return f"{server}{PATH}?key={secret}"
+
+
 def how_to_sign_in() -> Response:
     """Return the page of `/login` for servers where people sign in only by link."""
-    text = "You sign in here with a link from the operators of this board. Ask them for a link."
+    text = "You sign in here with a link from the people who run this page. Ask them for a link."
     return _page(200, "Sign in", text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,23 +45,23 @@ class Pool:
         return [self.images / image["file"] for image in self.truth[study]["images"]]
 
 
-def make_pool(root: Path) -> Pool:
-    """Eight studies for four readers, three readers each: six studies a reader."""
+def make_pool(root: Path, *, readers: Sequence[str] = READERS, n_read: int = N_READ) -> Pool:
+    """Studies for three readers each; by default eight for four readers, six a reader."""
     images = root / "download"
     write_reveal(images, n_studies=N_STUDIES, seed=3, long_side=320, stage="pool")
     lines = (images / "truth.jsonl").read_text(encoding="utf-8").splitlines()
     truth = {one["study_uid"]: one for one in map(json.loads, lines)}
     with (images / "reports.csv").open(encoding="utf-8", newline="") as file:
         reports = tuple(row["report"] for row in csv.DictReader(file))
-    readers = root / "readers.csv"
-    readers.write_text("reader,capacity\n" + "".join(f"{name},6\n" for name in READERS), encoding="utf-8")
+    table, capacity = root / "readers.csv", 3 * n_read // len(readers)
+    table.write_text("reader,capacity\n" + "".join(f"{name},{capacity}\n" for name in readers), encoding="utf-8")
     folder = CurationFolder.create(root / "curation", name="Chest", seed=7)
-    several = sorted(truth, key=lambda study: (-len(truth[study]["images"]), study))[:N_READ]
+    several = sorted(truth, key=lambda study: (-len(truth[study]["images"]), study))[:n_read]
     sampled = [_sampled(truth[study]) for study in sorted(several)]
     done(folder, "extract", "suggestions.parquet", [], Sampled)
     done(folder, "sample", "sample.parquet", sampled, Sampled)
-    assign(folder, readers)
-    return Pool(images, truth, reports, folder.root, readers)
+    assign(folder, table)
+    return Pool(images, truth, reports, folder.root, table)
 
 
 def _sampled(study: Mapping[str, Any]) -> Sampled:

@@ -24,18 +24,19 @@ FORKS = multiprocessing.get_context("fork")
 N_BEFORE_DEATH = 7  # of each reader: one more than the list is long
 
 
-def serve(pool: Pool, data: Path, port: int, log: Path) -> None:
+def serve(pool: Pool, data: Path, port: int, log: Path, *more: str) -> None:
     with log.open("wb") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
-    words = ["readers", "--data", data, "--curation", pool.curation, "--images", pool.images, "--port", port]
+    words = ["readers", "--data", data, "--curation", pool.curation, "--images", pool.images, "--port", port, *more]
+    os.environ["REVEAL_URL"] = f"http://127.0.0.1:{port}"
     app(list(map(str, words)))
 
 
-def started(pool: Pool, data: Path, log: Path) -> tuple[ForkProcess, str]:
+def started(pool: Pool, data: Path, log: Path, *more: str) -> tuple[ForkProcess, str]:
     """The command in a copy of this process, which has the imports behind it."""
     port = free_port()
-    server = FORKS.Process(target=serve, args=(pool, data, port, log), daemon=True)
+    server = FORKS.Process(target=serve, args=(pool, data, port, log, *more), daemon=True)
     server.start()
     url = f"http://127.0.0.1:{port}"
 
