@@ -246,7 +246,7 @@ def _say_unanswered(out: Path) -> None:
     typer.echo(f"no usable answer to {len(unanswered):,} of {n_asked}: {reasons}; all replies: {out / TRANSCRIPT}")
     one = max(unanswered, key=lambda one: (bool(one.text or one.error), dict(counts)[one.status.replace("_", " ")]))
     reply = shorten(one.text or one.error or "", _REPLY_CHARACTERS, placeholder=" ...")
-    typer.echo(f"for example {one.status.replace('_', ' ')}: {reply!r}" + (f" ({one.note})" if one.note else ""))
+    typer.echo(f"example ({one.status.replace('_', ' ')}): {reply!r}" + (f" ({one.note})" if one.note else ""))
 
 
 def _say_coordinates(out: Path) -> None:

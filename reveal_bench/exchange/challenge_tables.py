@@ -131,14 +131,17 @@ def _boxes(cells: Sequence[_Cell], findings: Sequence[str], categories: Mapping[
         categories = dict(enumerate(VINBIGDATA_CLASSES))
         notes.append("class numbers read as VinBigData's of 2021, from 0")
     result = ChallengeRows([], [], categories, notes)
+    n_without = 0
     for number, (own, text) in enumerate(cells, start=1):
+        every = list(_boxes_of_cell(text.split(), only, number))
         marks = [
-            mark
-            for mark in _boxes_of_cell(text.split(), only, number)
-            if str(categories.get(mark["finding"], mark["finding"])).casefold() != NO_FINDING
+            mark for mark in every if str(categories.get(mark["finding"], mark["finding"])).casefold() != NO_FINDING
         ]
+        n_without += len(every) - len(marks)
         result.rows.extend({**own, **mark} for mark in marks)
         result.unmarked.extend([] if marks else [own])
+    if n_without:
+        notes.append(f"{count_text(n_without, 'mark')} of no finding left out; docs/sources.md has their score")
     return result
 
 

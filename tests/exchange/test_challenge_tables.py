@@ -136,6 +136,9 @@ def test_prediction_strings_of_vinbigdata(folder_of: Callable[..., Path], as_fra
     result = rb.convert(pd.DataFrame(rows) if as_frame else rows, folder, split=split)
     assert result.predictions == expected
     assert "class numbers read as VinBigData's of 2021, from 0" in result.notes
+    n_none = sum(text.split()[k] == "14" for row in rows for text in [row["PredictionString"]]
+                 for k in range(0, len(text.split()), 6))  # fmt: skip
+    assert f"{n_none} marks of no finding left out; docs/sources.md has their score" in result.notes
 
 
 def test_classes_of_other_numbers_and_by_name(folder_of: Callable[..., Path]) -> None:
