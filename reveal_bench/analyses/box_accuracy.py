@@ -19,9 +19,9 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.detection.records import instances
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import Box, pack_masks
-from reveal_bench.metrics.bootstrap import bootstrap_means, intervals_of, macro_first, resampling_counts
+from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, intervals_of, macro_first, resampling_counts
 from reveal_bench.metrics.detection_matching import box_overlaps, box_shares
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 
 THRESHOLDS = tuple(k / 10 for k in range(1, 10))
 """Thresholds T(IoU) and T(IoBB)."""
@@ -37,7 +37,7 @@ class BoxAccuracy:
     finding : name of the finding, or "macro" for the unweighted mean over findings
     overlap : "iou" or "iobb"
     threshold : overlap that a located box exceeds
-    accuracy, low, high : proportion of located reference boxes, and its interval
+    accuracy : proportion of located reference boxes
     false_boxes : mean number of false boxes per image with the finding
     n : number of reference boxes; for a macro, of findings
     """
@@ -45,9 +45,7 @@ class BoxAccuracy:
     finding: str
     overlap: str
     threshold: float
-    accuracy: float
-    low: float
-    high: float
+    accuracy: Estimate
     false_boxes: float
     n: int
 
@@ -63,37 +61,29 @@ def box_accuracies(
         If no box or mask is predicted, or no reference has a box.
     """
     boxes = _boxes_by_case(predictions)
-    cases = [(record, code) for record in records for code, name in enumerate(findings) if instances(record, name)]
+    present = [name for name in findings if any(instances(record, name) for record in records)]
+    cases = [(record, name) for record in records for name in present if instances(record, name)]
     if not cases:
         raise ArgumentError("bench", "must have references with boxes, which are compared", "none")
-    patients = {patient: i for i, patient in enumerate(sorted({record.patient_id for record in records}))}
-    groups, units, best, case_groups, own_best = [], [], [], [], []
-    for record, code in cases:
-        drawn = np.array(instances(record, findings[code]))
-        own = np.array(boxes.get((record.image_id, findings[code]), [])).reshape(-1, 4)
-        overlaps = _overlaps(own, drawn)
-        groups += [code] * len(drawn)
-        units += [patients[record.patient_id]] * len(drawn)
-        best.append(overlaps.max(axis=1, initial=0.0))
-        case_groups.append(code)
-        own_best.append(overlaps.max(axis=2, initial=0.0))
-    present = sorted(set(groups))
-    code_of = {code: i for i, code in enumerate(present)}
-    of_box, of_unit = np.array([code_of[code] for code in groups]), np.array(units)
-    of_case = np.array([code_of[code] for code in case_groups])
-    located_by, n_images = np.concatenate(best, axis=1), np.bincount(of_case)
+    overlaps = [_overlaps(boxes.get((record.image_id, name), []), instances(record, name)) for record, name in cases]
+    of_case = np.array([present.index(name) for _, name in cases])
+    patients = sorted({record.patient_id for record in records})
+    of_patient = np.searchsorted(patients, [record.patient_id for record, _ in cases])
+    n_drawn = [one.shape[2] for one in overlaps]
+    of_box, of_unit = np.repeat(of_case, n_drawn), np.repeat(of_patient, n_drawn)
     counts = resampling_counts(len(patients), Resampling(1))  # the jackknife needs no replicates
     rows = []
     for k, overlap in enumerate(OVERLAPS):
+        best = np.concatenate([one[k].max(axis=0, initial=0.0) for one in overlaps])
+        own_best = [one[k].max(axis=1, initial=0.0) for one in overlaps]
         for threshold in THRESHOLDS:
-            located = (located_by[k] > threshold).astype(np.float64)
+            located = (best > threshold).astype(np.float64)
             means = bootstrap_means(located, of_box, of_unit, n_groups=len(present), counts=counts)
-            estimates = intervals_of(means, "jackknife", bounds=means.bounds).estimates()
-            n_false = np.array([(one[k] <= threshold).sum() for one in own_best])
-            false = macro_first(np.bincount(of_case, n_false) / n_images)
-            for i, name in enumerate(("macro", *(findings[code] for code in present))):
-                one, n = estimates[i], len(present) if i == 0 else int(means.n[i - 1])
-                rows.append(BoxAccuracy(name, overlap, threshold, one.value, one.low, one.high, float(false[i]), n))
+            accuracies = intervals_of(means, "jackknife", bounds=means.bounds).estimates()
+            n_false = np.array([(one <= threshold).sum() for one in own_best])
+            false = macro_first(np.bincount(of_case, n_false) / np.bincount(of_case)).tolist()
+            by_name = zip((MACRO, *present), accuracies, false, (len(present), *means.n.tolist()), strict=True)
+            rows += [BoxAccuracy(name, overlap, threshold, *figures) for name, *figures in by_name]
     return rows
 
 
@@ -111,8 +101,8 @@ def _boxes_by_case(predictions: Sequence[LocalizationPrediction]) -> Mapping[tup
     return boxes
 
 
-def _overlaps(own: FloatArray, drawn: FloatArray) -> FloatArray:
+def _overlaps(own: Sequence[Box], drawn: Sequence[Box]) -> FloatArray:
     """Return IoU and IoBB of every predicted box with every reference box, (2, n_predicted, n_drawn)."""
-    pairs = np.repeat(own, len(drawn), axis=0), np.tile(drawn, (len(own), 1))
+    pairs = np.repeat(np.reshape(own, (-1, 4)), len(drawn), axis=0), np.tile(drawn, (len(own), 1))
     shape = (len(own), len(drawn))
     return np.stack([box_overlaps(*pairs).reshape(shape), box_shares(*pairs).reshape(shape)])

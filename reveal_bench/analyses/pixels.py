@@ -53,18 +53,18 @@ class PixelStatistic:
     finding : name of the finding, or "macro" for the unweighted mean over findings
     statistic : one of :data:`STATISTICS`
     pooled : statistic over the pixels of all images
-    mean : mean of the statistic over images
+    mean_of_images : mean of the statistic over images
     n : number of images for which the statistic is defined; for a macro, number of findings
-    right, wrong : numbers of pixels; 0 for a macro
+    right_px, wrong_px : numbers of pixels; 0 for a macro
     """
 
     finding: str
     statistic: str
     pooled: Estimate
-    mean: Estimate
+    mean_of_images: Estimate
     n: int
-    right: int
-    wrong: int
+    right_px: int
+    wrong_px: int
 
 
 def pixel_statistics(

@@ -443,13 +443,7 @@ class PixelStatistics(TableResult):
     @cached_property
     def records(self) -> list[dict[str, Any]]:
         """Pooled ratio, mean over images, and number of pixels; for each statistic, the macro, then every finding."""
-        return [
-            {"finding": one.finding, "statistic": one.statistic}
-            | _ends("pooled", one.pooled)
-            | _ends("mean_of_images", one.mean)
-            | {"n": one.n, "right_px": one.right, "wrong_px": one.wrong}
-            for one in self.statistics
-        ]
+        return [as_record(one) for one in self.statistics]
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return one row per finding, with pooled ratios in percent."""
@@ -458,10 +452,6 @@ class PixelStatistics(TableResult):
             row = table.setdefault(one.finding, {"finding": one.finding})
             row[one.statistic.upper() if one.statistic == "npv" else one.statistic] = _share_text(one.pooled)
         return list(table.values())
-
-
-def _ends(name: str, mean: Estimate) -> dict[str, float]:
-    return {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}
 
 
 def _share_text(mean: Estimate) -> str:

@@ -140,15 +140,15 @@ class Bench:
         if limit is not None:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
                 raise ArgumentError("limit", "must be a whole number of at least 1", repr(limit))
-            first = part._asked_ids if ids is None else [key for key in dict.fromkeys(ids) if key in part._asked_ids]
+            first = part.ids if ids is None else [key for key in dict.fromkeys(ids) if key in part.ids]
             part = part._of_ids(first[:limit])
-        if not part._asked_ids:
+        if not part.ids:
             raise ArgumentError("findings", f"must be asked in {self}", repr(findings))
         return part
 
     @property
-    def _asked_ids(self) -> list[str]:
-        """Ids of the images, studies or tasks about which something is asked, in the order of the manifest."""
+    def ids(self) -> list[str]:
+        """Ids of the images, studies or tasks asked about, in the manifest's order."""
         entries = self.kind.questions.manifest_entries(self.manifest)
         return list(dict.fromkeys(entry[self.kind.key] for entry in entries if entry["asked"]))
 
@@ -156,7 +156,7 @@ class Bench:
         wanted = list(ids)
         if isinstance(ids, str) or not wanted or not all(isinstance(key, str) for key in wanted):
             raise ArgumentError("ids", f"must be a list of ids of {self.kind.items}", repr(ids))
-        known = set(self._asked_ids)
+        known = set(self.ids)
         unknown = [key for key in wanted if key not in known]
         if unknown:
             raise ArgumentError("ids", f"must be asked in {self}", repr(unknown[0]))
@@ -164,8 +164,8 @@ class Bench:
 
     def _of_ids(self, ids: Iterable[str]) -> Bench:
         """Return the benchmark with only these ids; itself if they are all that is asked."""
-        keys = frozenset(ids) & set(self._asked_ids)
-        if keys == set(self._asked_ids):
+        keys = frozenset(ids) & set(self.ids)
+        if keys == set(self.ids):
             return self
         return replace(self, selection=replace(self.selection, keys=keys))
 

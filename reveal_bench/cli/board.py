@@ -287,9 +287,9 @@ def verify_receipt(
     from reveal_bench.exchange import receipts
 
     verified = receipts.verify_receipt(
-        receipts.read_receipt(file),
+        receipts.read_document(file),
         None if key is None else read_key(key, file),
-        previous=None if previous is None else receipts.read_receipt(previous),
+        previous=None if previous is None else receipts.read_document(previous),
         file_sha256=None if predictions is None else file_sha256(predictions),
     )
     _show_receipt(verified.receipt)
@@ -337,7 +337,7 @@ def read_key(text: str, receipt: Path) -> str:
     ValueError
         If the file contains neither.
     """
-    from reveal_bench.exchange.receipts import read_receipt
+    from reveal_bench.exchange.receipts import read_document
 
     path = Path(text)
     if text == "-":
@@ -355,6 +355,6 @@ def read_key(text: str, receipt: Path) -> str:
     if not keys:
         where = "standard input" if text == "-" else path
         raise ValueError(f"{where} must contain only a public key, or the answer of /api/v1/keys")
-    signed = read_receipt(receipt).get("receipt")
+    signed = read_document(receipt).get("receipt")
     signer = signed.get("public_key") if isinstance(signed, dict) else None
     return signer if signer in keys else keys[-1]

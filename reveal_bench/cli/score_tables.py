@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -66,9 +65,10 @@ def write_tables(
 
 def _write_csv(title: str, rows: Sequence[Any], path: Path) -> None:
     from reveal_bench.api.result_table import RoundedTable
+    from reveal_bench.metrics.intervals import as_record
 
     with replacing_file(path) as new:
-        new.write_text(RoundedTable(title, [asdict(row) for row in rows]).to_csv(), encoding="utf-8")
+        new.write_text(RoundedTable(title, [as_record(row) for row in rows]).to_csv(), encoding="utf-8")
 
 
 @contextmanager

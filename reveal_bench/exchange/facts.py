@@ -22,8 +22,7 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.exchange.receipts import ReceiptError, verify_receipt
-from reveal_bench.files import parse_json
+from reveal_bench.exchange.receipts import ReceiptError, read_document, verify_receipt
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -249,20 +248,12 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
     ValueError
         If the file is neither a receipt nor a score document.
     """
-    with path.open("rb") as file:
-        data = file.read(LARGEST_FILE + 1)
-    if len(data) > LARGEST_FILE:
-        raise ValueError(f"{path} must be at most {LARGEST_FILE >> 20} MiB")
-    repeated: list[str] = []
-    try:
-        document = parse_json(data.decode("utf-8"), repeated)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} must be JSON in UTF-8: {error}") from None
-    if isinstance(document, dict) and not repeated and "receipt" in document:
+    document = read_document(path, LARGEST_FILE)
+    if "receipt" in document:
         if model is not None:
             raise ArgumentError("model", f"must not be given with a receipt, which states the model: {path}")
         return of_receipt(document, trusted_key)
-    if isinstance(document, dict) and not repeated and "estimates" in document:
+    if "estimates" in document:
         if trusted_key is not None:
             raise ValueError(f"a key must not be given with a score document, which is not signed: {path}")
         return of_score(document, model)

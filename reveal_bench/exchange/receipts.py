@@ -162,25 +162,22 @@ def verify_signature(document: Mapping[str, Any], signature: str, public_key: st
     return True
 
 
-def read_receipt(path: Path) -> dict[str, Any]:
-    """Read a receipt file.
+def read_document(path: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
+    """Read a file with a receipt or, with `largest` of more than 1 MiB, a score document.
 
     Raises
     ------
     ReceiptError
-        If the file is not a JSON object, names a key twice, or is larger than 1 MiB.
+        If the file is not a JSON object, names a key twice, or has more than `largest` bytes.
     """
     with path.open("rb") as file:
-        data = file.read(LARGEST_FILE + 1)
-    if len(data) > LARGEST_FILE:
-        raise ReceiptError(f"{path} must be a receipt of at most 1 MiB, but is larger")
-    repeated: list[str] = []
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise ReceiptError(f"{path} must be at most {largest >> 20} MiB, but is larger")
     try:
-        document = parse_json(data.decode("utf-8"), repeated)
+        document = parse_json(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ReceiptError(f"{path} must be a receipt, written as JSON in UTF-8: {error}") from None
-    if repeated:
-        raise ReceiptError("a receipt must not name a key twice")
+        raise ReceiptError(f"{path} must be JSON in UTF-8: {error}") from None
     if not isinstance(document, dict):
         raise ReceiptError(f"{path} must hold one JSON object, got {type(document).__name__}")
     return document
@@ -198,7 +195,7 @@ def verify_receipt(
     Parameters
     ----------
     document : dict
-        The receipt file as read by :func:`read_receipt`.
+        The receipt file as read by :func:`read_document`.
     trusted_key : str, optional
         Public key (32 bytes in base64) that the leaderboard published. Without it the key inside the receipt is used.
     previous : dict, optional

@@ -36,7 +36,7 @@ def test_located_boxes_exceed_the_threshold() -> None:
         LocalizationPrediction("b", "Mass", box=(0, 0, 100, 200)),
     ]
     rows = {
-        (row.finding, row.overlap, row.threshold): (row.accuracy, row.false_boxes, row.n)
+        (row.finding, row.overlap, row.threshold): (row.accuracy.value, row.false_boxes, row.n)
         for row in box_accuracies(predictions, records, FINDINGS)
     }
     assert len(rows) == 3 * 2 * 9
@@ -58,7 +58,7 @@ def test_masks_count_as_their_tight_boxes_and_empty_ones_as_none() -> None:
         LocalizationPrediction("b", "Mass", mask=encode_mask(np.zeros((200, 200), bool))),
     ]
     row = next(row for row in box_accuracies(predictions, records, FINDINGS) if row.finding == "Mass")
-    assert (row.accuracy, row.false_boxes) == (0.5, 0)
+    assert (row.accuracy.value, row.false_boxes) == (0.5, 0)
     with pytest.raises(ArgumentError, match="must have boxes or masks"):
         box_accuracies(predictions[1:], records, FINDINGS)
 
@@ -70,4 +70,4 @@ def test_intervals_are_those_of_proportions() -> None:
     records = [record(f"p{i:02}", (0, 0, 100, 100)) for i in range(20)]
     predictions = [LocalizationPrediction(f"p{i:02}", "Mass", box=(0, 0, 100, 100)) for i in range(8)]
     row = next(row for row in box_accuracies(predictions, records, FINDINGS) if row.finding == "Mass")
-    assert (row.low, row.high) == pytest.approx(proportion_confint(8, 20, method="wilson"), abs=0.02)
+    assert (row.accuracy.low, row.accuracy.high) == pytest.approx(proportion_confint(8, 20, method="wilson"), abs=0.02)

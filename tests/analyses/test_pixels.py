@@ -42,15 +42,15 @@ def test_pixels_counted_by_hand() -> None:
     inputs = [("i1", square(6, 4, 4)), ("i2", square(1, 1, 2)), ("i3", square(0, 0, 9))]
     predictions = [LocalizationPrediction(i, "Edema", mask=encode_mask(mask)) for i, mask in inputs]
     results = by_name(pixel_statistics(predictions, records, ["Edema", "Atelectasis"]))
-    counts = {name: (results["Edema", name].right, results["Edema", name].wrong) for name in STATISTICS}
+    counts = {name: (results["Edema", name].right_px, results["Edema", name].wrong_px) for name in STATISTICS}
     # In all 512 pixels: 8 true positives, 8 + 4 false positives, 8 false negatives, 484 true negatives
     assert counts == {"precision": (8, 12), "recall": (8, 8), "specificity": (484, 12), "npv": (484, 8)}
     assert results["Edema", "precision"].pooled.value == 8 / 20
     assert results["Edema", "specificity"].pooled.value == 484 / 496
     # Per image: precision 8 / 16 and 0 / 4, recall 8 / 16 alone, specificity 232 / 240 and 252 / 256
-    assert (results["Edema", "precision"].mean.value, results["Edema", "precision"].n) == (0.25, 2)
-    assert (results["Edema", "recall"].mean.value, results["Edema", "recall"].n) == (0.5, 1)
-    assert results["Edema", "specificity"].mean.value == (232 / 240 + 252 / 256) / 2
+    assert (results["Edema", "precision"].mean_of_images.value, results["Edema", "precision"].n) == (0.25, 2)
+    assert (results["Edema", "recall"].mean_of_images.value, results["Edema", "recall"].n) == (0.5, 1)
+    assert results["Edema", "specificity"].mean_of_images.value == (232 / 240 + 252 / 256) / 2
     # Atelectasis: nothing predicted, so no precision; 9 pixels missed
     assert np.isnan(results["Atelectasis", "precision"].pooled.value)
     pooled = [results["Atelectasis", name].pooled.value for name in ("recall", "npv")]
@@ -84,7 +84,7 @@ def test_pooled_figures_are_those_of_decoded_masks(world: World, rng: np.random.
     call("score", file, world.folder, "--pixels", tmp_path / "pixels.csv", "--boundaries", tmp_path / "edges.csv",
          "--box-accuracy", tmp_path / "boxes.csv")  # fmt: skip
     located = (tmp_path / "boxes.csv").read_text().splitlines()
-    assert located[0] == "finding,overlap,threshold,accuracy,low,high,false_boxes,n"
+    assert located[0] == "finding,overlap,threshold,accuracy,accuracy_low,accuracy_high,false_boxes,n"
     assert located[1].startswith("macro,iou,0.1,")
     edges = pd.read_csv(tmp_path / "edges.csv")
     assert set(edges["metric"]) == {"dice", "boundary_iou", "surface_distance", "hausdorff_95"}

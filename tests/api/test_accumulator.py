@@ -35,7 +35,7 @@ class Tensor:
 
 def test_fifty_epochs_have_the_scores_of_their_tables(studies: tuple[Path, Path], rng: np.random.Generator) -> None:
     bench = rb.load(studies[0], split="test")
-    ids = list(bench.manifest.studies)  # type: ignore[attr-defined]
+    ids = list(bench.ids)
     metric = rb.Accumulator(bench, **FEW)
     for epoch in range(50):
         metric.reset()
@@ -176,7 +176,7 @@ class Half(Tensor):
 
 def test_bfloat16_is_read_without_loss(studies: tuple[Path, Path]) -> None:
     bench = rb.load(studies[0], split="test")
-    ids = list(bench.manifest.studies)  # type: ignore[attr-defined]
+    ids = list(bench.ids)
     scores = np.tile(np.array([0.25, 0.5, 0.75], np.float32), (len(ids), 1))[:, : len(bench.findings)]
     metric = rb.Accumulator(bench, **FEW)
     metric.update(Half(scores), ids)
@@ -185,7 +185,7 @@ def test_bfloat16_is_read_without_loss(studies: tuple[Path, Path]) -> None:
 
 def test_tables_are_read_by_their_names(studies: tuple[Path, Path], rng: np.random.Generator) -> None:
     bench = rb.load(studies[0], split="test")
-    ids, findings = list(bench.manifest.studies), list(bench.findings)  # type: ignore[attr-defined]
+    ids, findings = list(bench.ids), list(bench.findings)
     table = pd.DataFrame(rng.random((len(ids), len(findings))), ids, findings)
     expected = rb.score(table, bench, **FEW).to_json()
     reversed_columns = table[findings[::-1]]
@@ -227,7 +227,7 @@ WRONG_TABLES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("wrong", WRONG_TABLES)
 def test_tables_that_contradict_their_ids_are_refused(studies: tuple[Path, Path], wrong: str) -> None:
     bench = rb.load(studies[0], split="test")
-    ids = list(bench.manifest.studies)  # type: ignore[attr-defined]
+    ids = list(bench.ids)
     shape = len(ids), len(bench.findings)
     table = pd.DataFrame(np.arange(shape[0] * shape[1]).reshape(shape) / 1000, ids, bench.findings)
     make, message = WRONG_TABLES[wrong]
@@ -237,7 +237,7 @@ def test_tables_that_contradict_their_ids_are_refused(studies: tuple[Path, Path]
 
 def test_convert_refuses_labels_and_ids_that_contradict_a_table(studies: tuple[Path, Path]) -> None:
     bench = rb.load(studies[0], split="test")
-    ids, findings = list(bench.manifest.studies), list(bench.findings)  # type: ignore[attr-defined]
+    ids, findings = list(bench.ids), list(bench.findings)
     table = pd.DataFrame(np.full((len(ids), len(findings)), 0.5), ids, findings)
     with pytest.raises(ArgumentError, match="`labels` must be omitted, or equal the table's columns"):
         rb.convert(table, bench, labels=findings[::-1], ids=ids)

@@ -295,7 +295,7 @@ def test_tables_of_masks_keep_to_the_part(world: World, tmp_path: Path) -> None:
 
 def test_run_in_memory_is_scored_like_its_folder(studies: tuple[Path, Any], tmp_path: Path) -> None:
     bench = rb.load(studies[0])
-    asked = list(bench.manifest.studies)[:3]  # type: ignore[attr-defined]
+    asked = list(bench.ids)[:3]
     folder = write_run(tmp_path / "run", bench, asked, dict.fromkeys(asked, bench.info.findings[:1]), grid=None)
     run = read_run(folder)
     answers = rb.lint(folder, bench).predictions

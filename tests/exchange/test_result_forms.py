@@ -224,8 +224,9 @@ def test_a_receipt_that_does_not_hold_is_refused(
     ("text", "options", "named"),
     [
         ("{", {}, "must be JSON in UTF-8"),
-        ("[]", {}, "must be a receipt, or a document of `reveal-bench score --json`"),
-        ('{"receipt": 1, "receipt": 2}', {}, "must be a receipt, or"),
+        ("[]", {}, "must hold one JSON object, got list"),
+        ("{}", {}, "must be a receipt, or a document of `reveal-bench score --json`"),
+        ('{"receipt": 1, "receipt": 2}', {}, "the key 'receipt' is repeated"),
         (json.dumps(SCORE | {"schema": 2}), {}, "`schema` of a score document must be 1, got 2"),
         (json.dumps(SCORE | {"protocol": None}), {}, "must have the fields of `score --json`"),
         (json.dumps(SCORE | {"estimates": [figure(value=1e300)]}), {}, "must have the fields of `score --json`"),

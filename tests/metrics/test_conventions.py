@@ -326,7 +326,7 @@ def box_accuracy() -> list[tuple[float, float]]:
         located = dict.fromkeys(names, 0.0)
         for one in box_accuracies(predictions, records, names):
             if one.finding in located:
-                located[one.finding] += one.accuracy * (1 if one.overlap == "iou" else 100)
+                located[one.finding] += one.accuracy.value * (1 if one.overlap == "iou" else 100)
         for name in names:
             own, drawn = pairs[int(name)]
             wide = min(own[0] + own[2], drawn[0] + drawn[2]) - max(own[0], drawn[0])
@@ -367,7 +367,7 @@ def in_docs() -> dict[str, tuple[int, int]]:
 
 def count_differences() -> dict[str, tuple[int, int]]:
     """Return the numbers of inputs that differ, and of those among them on which both have a value."""
-    drawn = {inputs: list(inputs()) for inputs, _ in CONVENTIONS.values()}
+    drawn = {inputs: list(inputs()) for inputs in {inputs for inputs, _ in CONVENTIONS.values()}}
     pairs = {name: [pair(*case) for case in drawn[inputs]] for name, (inputs, pair) in CONVENTIONS.items()}
     pairs["box accuracy, Wang et al. 2017"] = box_accuracy()
     assert {len(one) for one in pairs.values()} == {N}

@@ -18,7 +18,7 @@ from reveal_leaderboard.custody import Lint
 from reveal_leaderboard.settings import SettingsError, load_settings
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, MetadataError, read_metadata
 
-from reveal_bench.exchange.receipts import ReceiptError, read_receipt, verify_receipt
+from reveal_bench.exchange.receipts import ReceiptError, read_document, verify_receipt
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow
@@ -130,7 +130,7 @@ receipt_values = st.dictionaries(
 @QUICK
 @given(receipt_values)
 def test_receipts_of_any_shape(document: dict[str, Any]) -> None:
-    read = read_receipt(place("receipt.json", json.dumps(document).encode()))
+    read = read_document(place("receipt.json", json.dumps(document).encode()))
     with pytest.raises(ReceiptError, match=r"\S"):
         verify_receipt(read)
 
@@ -139,7 +139,7 @@ def test_receipts_of_any_shape(document: dict[str, Any]) -> None:
 @given(st.binary(max_size=60) | st.text(st.sampled_from('{}[]",: 1eNaN'), max_size=60).map(str.encode))
 def test_receipts_of_any_bytes(data: bytes) -> None:
     with contextlib.suppress(ReceiptError):
-        assert isinstance(read_receipt(place("receipt.json", data)), dict)
+        assert isinstance(read_document(place("receipt.json", data)), dict)
 
 
 # --- lint reports, which come from a child that a stranger may have taken over
