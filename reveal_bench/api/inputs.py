@@ -110,10 +110,17 @@ def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) 
         if not bench.kind.predictions.reads_parquet and _is_parquet(path):
             return _lint_parquet(path, bench, options, argument)
         return lint_file(path, bench.dataset, bench.split, options)
-    text, form = _written(inputs, bench, argument)
+    is_run = getattr(inputs, "exchanges", None) is not None
+    text, form = (b"", "") if is_run else _written(inputs, bench, argument)
     with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
         path = Path(folder) / "predictions"
-        path.write_bytes(text)
+        if is_run:
+            from reveal_bench.models.run_folder import prediction_files, write_outputs
+
+            write_outputs(path, inputs.exchanges, inputs.info)
+            path /= prediction_files(inputs.info.epochs)[0]
+        else:
+            path.write_bytes(text)
         report = lint_file(path, bench.dataset, bench.split, options)
     return replace(report, format=form) if form else report
 

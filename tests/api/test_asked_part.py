@@ -303,3 +303,7 @@ def test_run_in_memory_is_scored_like_its_folder(studies: tuple[Path, Any], tmp_
     own, same = rb.score(in_memory, bench, **FEW), rb.score(folder, bench, **FEW)
     assert own.scored.options.part == same.scored.options.part != ""
     assert figures(own) == pytest.approx(figures(same), nan_ok=True)
+    one = write_run(tmp_path / "one", bench, asked, {asked[0]: bench.info.findings[:1]}, grid=None)
+    refused = rb.score(read_run(one), bench, **FEW)  # its missing answers need no permission either
+    assert len(refused.scored.report.missing_pairs) == len(asked) - 1
+    assert figures(refused) == pytest.approx(figures(rb.score(one, bench, **FEW)), nan_ok=True)
