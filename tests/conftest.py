@@ -229,6 +229,15 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for the tests of a module."""
+    from tests.leaderboard.browser.browsing import running_browser
+
+    with running_browser() as chromium:
+        yield chromium
+
+
 @pytest.fixture(scope="session")
 def twin_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Style of a download -> a synthetic one of fifteen films, studies or tasks. No test changes it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,15 +11,15 @@ from reveal_bench.reports.candidates_page import selection_page
 from reveal_bench.sources.rexecution_files import parse_tasks
 from reveal_bench.sources.source import Problem
 from tests.curation.candidates_model import REPORTS, candidate_rows
-from tests.leaderboard.browser.browsing import faults, running_browser, watched_page
+from tests.leaderboard.browser.browsing import faults, watched_page
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_what_is_selected_is_saved(width: int, scheme: str, tmp_path: Path) -> None:
+def test_what_is_selected_is_saved(browser: Any, width: int, scheme: str, tmp_path: Path) -> None:
     path = tmp_path / "candidates.html"
     rows = candidate_rows()
     path.write_text(selection_page(rows, REPORTS | {"501": "</script><b>Small effusion."}), encoding="utf-8")
-    with running_browser() as browser, watched_page(browser, path.as_uri(), width=width, scheme=scheme) as page:
+    with watched_page(browser, path.as_uri(), width=width, scheme=scheme) as page:
         page.goto(path.as_uri())
         page.check("[id='501-1']")
         page.fill("[data-id='501-1'] textarea", 'Compare, with "care", both.')

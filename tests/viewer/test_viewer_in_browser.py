@@ -45,12 +45,6 @@ def change(path: Path, edit: Any) -> None:
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsing.running_browser() as chromium:
-        yield chromium
-
-
 @pytest.fixture(params=[(1440, "light"), (390, "dark")], ids=["desktop", "phone"])
 def page(request: pytest.FixtureRequest, browser: Any, gallery: Gallery) -> Iterator[Any]:
     """The list of cases."""

@@ -40,12 +40,6 @@ ORANGE = """([x, y]) => {
 FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsing.running_browser() as chromium:
-        yield chromium
-
-
 @pytest.fixture
 def page_and_readings(browser: Any, pool: Pool, tmp_path: Path) -> Iterator[tuple[Any, Readings]]:
     """The first study of the first reader, chosen by keyboard."""

@@ -44,17 +44,14 @@ def write_ramp(path: Path) -> None:
 
 
 @pytest.fixture
-def page(pool: Pool, tmp_path: Path) -> Iterator[Any]:
+def page(request: pytest.FixtureRequest, browser: Any, pool: Pool, tmp_path: Path) -> Iterator[Any]:
     """The first study of the first reader, whose first image is the ramp."""
     readings, images = prepared(pool, tmp_path / "data"), tmp_path / "images"
     shutil.copytree(pool.images, images)
     write_ramp(images / readings.item(readings.places(READERS[0])[0].item).films[0].file)
     app = build_readers_app(readings, ImageCache(images), Auth(accounts_in(tmp_path / "accounts"), "local"), {})
-    with (
-        browsing.running_browser() as browser,
-        serving(app) as url,
-        browsing.watched_page(browser, url, width=1440) as page,
-    ):
+    width = getattr(request, "param", 1440)
+    with serving(app) as url, browsing.watched_page(browser, url, width=width) as page:
         page.goto(url)
         page.locator("#reader + button").click()
         page.wait_for_function("() => document.querySelector('.view canvas')?.dataset.scale")
@@ -112,6 +109,7 @@ def point(page: Any, x: float, y: float) -> tuple[float, float]:
     return left + (x - float(now["x"])) * scale, top + (y - float(now["y"])) * scale
 
 
+@pytest.mark.parametrize("page", [1440, 390], indirect=True)
 def test_reader_measures_in_mm_by_mouse_and_by_keyboard(page: Any) -> None:
     caption, mouse = page.locator("figcaption").first, page.mouse
     mouse.move(*point(page, 30.5, 50.5))
