@@ -33,7 +33,7 @@ demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
 
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(LANES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(LANES) --dist loadfile --no-loadscope-reorder --durations 50 $(PYTEST_ARGS)
 
 # A part of the tests with the oldest versions that both pyproject.toml allow, on Python 3.11; then folders built by both.
 test-oldest: $(OLDEST)/.installed $(VENV)/.installed

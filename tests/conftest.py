@@ -142,8 +142,7 @@ LONGEST_CHILD = 300
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run `work` in a forked copy of this process, which needs no imports; return its exit code, or minus its signal. A
-    copy that hangs, for instance because a thread of the parent held a lock, prints its position and ends.
+    """Run `work` in a forked copy of this process, which needs no imports; return its exit code, or minus its signal.
 
     A copy that is stuck, for instance because a thread of the parent held a lock, prints its position and ends.
     """
@@ -238,13 +237,17 @@ def browser() -> Iterator[Any]:
         yield chromium
 
 
+FEWEST = {"chexlocalize": {"n_val": 2}}
+"""Style of a download -> options with which it has few pictures besides those asked for."""
+
+
 @pytest.fixture(scope="session")
 def twin_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Style of a download -> a synthetic one of fifteen films, studies or tasks. No test changes it."""
     from reveal_bench.phantom import LAYOUTS
 
     def twin(style: str) -> Path:
-        options = {"n_val": 2} if style == "chexlocalize" else {}
+        options = FEWEST.get(style, {})
         return made_once(
             tmp_path_factory, f"twin-{style}", lambda root: LAYOUTS[style](root, 15, seed=3, long_side=64, **options)
         )

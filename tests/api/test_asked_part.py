@@ -22,7 +22,7 @@ from reveal_bench.models.questions import AskSettings, Form
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, read_run, write_outputs
 from tests.cli.test_score import call
 from tests.conftest import World
-from tests.kinds.folders import studies
+from tests.kinds.folders import figures, studies
 
 __all__ = ["studies"]
 
@@ -44,10 +44,6 @@ def write_run(out: Path, bench: rb.Bench, asked: Sequence[Any], answers: Mapping
         out, outcomes, RunInfo(bench.info.benchmark, bench.info.version, bench.split, bench.kind.name, **facts)
     )
     return out
-
-
-def figures(scored: Any) -> dict[tuple[str, str], float]:
-    return {(one.metric, one.finding): one.value for one in scored.scored.estimates}
 
 
 def cut_pairs(bench: rb.Bench) -> list[tuple[str, str]]:

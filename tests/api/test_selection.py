@@ -19,7 +19,7 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.predictions.limits import LintOptions
 from tests.cli.test_score import call
 from tests.conftest import World
-from tests.kinds.folders import studies, tasks
+from tests.kinds.folders import figures, studies, tasks
 
 __all__ = ["studies", "tasks"]
 
@@ -35,10 +35,6 @@ def probabilities(folder: Path, findings: tuple[str, ...]) -> dict[str, dict[str
         one.study_id: {f: float(np.round(0.3 * (f in one.labels) + 0.7 * rng.random(), 3)) for f in findings}
         for one in records
     }
-
-
-def figures(scored: Any) -> dict[tuple[str, str], float]:
-    return {(one.metric, one.finding): one.value for one in scored.scored.estimates}
 
 
 def test_findings_asked_are_scored_as_scikit_learn_scores_their_columns(studies: tuple[Path, Any]) -> None:

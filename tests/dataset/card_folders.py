@@ -20,6 +20,7 @@ from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
+from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.kinds.tasks.records import Rating, ReferenceBox, TaskRecord
@@ -206,3 +207,8 @@ def rows_of(folder, name):
 def faults(problems):
     """(file's folder, row, field) of every problem, sorted."""
     return sorted((problem.file.split("/")[0], str(problem.row), problem.field) for problem in problems)
+
+
+def faults_of(folder, *, load=False, **options):
+    """Return the faults that validation finds."""
+    return faults(validate_folder(folder, load=load, **options))

@@ -15,6 +15,7 @@ from tests.dataset.card_folders import (
     LABELS,
     edit,
     faults,
+    faults_of,
     findings_folder,
     localization_folder,
     localized,
@@ -26,10 +27,6 @@ from tests.dataset.card_folders import (
 )
 
 MAKERS = {"localization": localization_folder, "multilabel": findings_folder, "tasks": tasks_folder}
-
-
-def faults_of(folder, **options):
-    return faults(validate_folder(folder, load=False, **options))
 
 
 @pytest.fixture(params=MAKERS)

@@ -6,16 +6,12 @@ import pytest
 
 from reveal_bench.dataset import validate_card
 from reveal_bench.dataset.validate import validate_folder
-from tests.dataset.card_folders import edit, faults, findings_folder, reseal, tasks_folder
+from tests.dataset.card_folders import edit, faults_of, findings_folder, reseal, tasks_folder
 
 
 @pytest.fixture
 def folder(tmp_path):
     return findings_folder(tmp_path, n=3, holdout=True)
-
-
-def faults_of(folder, *, load=False):
-    return faults(validate_folder(folder, load=load))
 
 
 def rewrite(folder, name, old, new):

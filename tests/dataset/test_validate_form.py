@@ -9,11 +9,7 @@ import pytest
 from reveal_bench.dataset.leaks import distinctive_ids, folded, ids_in_text
 from reveal_bench.dataset.tables import file_problems, open_folder
 from reveal_bench.dataset.validate import validate_folder
-from tests.dataset.card_folders import edit, faults, findings_folder, localization_folder, reseal, rows_of
-
-
-def faults_of(folder, **options):
-    return faults(validate_folder(folder, load=False, **options))
+from tests.dataset.card_folders import edit, faults_of, findings_folder, localization_folder, reseal, rows_of
 
 
 @pytest.fixture

@@ -38,6 +38,10 @@ def real(name: str) -> Path:
     pytest.skip(f"{name} is missing: needs ../shared/data or `pip install pydicom-data` (see README)")
 
 
+def reasons_by_path(entries: list[tuple[DicomFile, str]], root: Path) -> dict[str, str]:
+    return {file.path_text(root): reason for file, reason in entries}
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     """``write(attributes, pixels=RAMP, bits=4, name="x.dcm", **options)`` -> path of a new file."""

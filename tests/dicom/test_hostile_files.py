@@ -19,7 +19,7 @@ from reveal_bench.dicom import DicomError, DicomFile, develop_dicom, read_header
 from reveal_bench.dicom.dataset import refuse_damage
 from reveal_bench.dicom.files import open_archive
 from tests.conftest import ROOT
-from tests.dicom.conftest import DX, RAMP, Write
+from tests.dicom.conftest import DX, RAMP, Write, reasons_by_path
 
 NO_PIPES = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 OUT = "a link that leads out of the folder"
@@ -30,10 +30,6 @@ def film(path: Path, uid: str = "1.1") -> Path:
     facts = {"SOPClassUID": DX, "Modality": "DX", "StudyInstanceUID": "1", "SOPInstanceUID": uid}
     write_dicom(path, RAMP, facts, bits_stored=4)
     return path
-
-
-def reasons_by_path(entries: list[tuple[DicomFile, str]], root: Path) -> dict[str, str]:
-    return {file.path_text(root): reason for file, reason in entries}
 
 
 @NO_PIPES

@@ -12,7 +12,7 @@ import pytest
 from reveal_bench.dicom import DicomError, DicomFile, Scan, develop_dicom, read_header, scan_tree, write_dicom
 from reveal_bench.dicom import files as dicom_files
 from reveal_bench.dicom.files import is_dicom
-from tests.dicom.conftest import DX, RAMP
+from tests.dicom.conftest import DX, RAMP, reasons_by_path
 
 
 def film(path: Path, uid: str, pixels: np.ndarray = RAMP, **attributes: object) -> Path:
@@ -47,10 +47,6 @@ def root(tmp_path: Path) -> Path:
         archive.writestr("__MACOSX/inner/._one", "junk")
     (root / "c" / "broken.zip").write_bytes(b"PK\x03\x04 cut off")
     return root
-
-
-def reasons_by_path(entries: list[tuple[DicomFile, str]], root: Path) -> dict[str, str]:
-    return {file.path_text(root): reason for file, reason in entries}
 
 
 def check(scan: Scan, root: Path) -> None:

@@ -38,3 +38,8 @@ def tasks(tmp_path_factory):
         lines += [f"task-{i},{model},r{k},{s},{s},{s},{s},," for i in range(4) for k, s in enumerate(scores)]
     (root / "ratings.csv").write_text("\n".join(lines) + "\n")
     return folder, root / "files", root / "ratings.csv"
+
+
+def figures(scores):
+    """(metric, finding) of every score -> its value."""
+    return {(one.metric, one.finding): one.value for one in scores.scored.estimates}

@@ -57,6 +57,11 @@ class FilledBoard:
     blobs: Blobs
     signer: receipts.Signer
 
+    @property
+    def url(self) -> str:
+        """Address of the database, with its password."""
+        return self.store.engine.url.render_as_string(hide_password=False)
+
     def __post_init__(self) -> None:
         self.queue = Queue(self.store.engine, self.store.settings)
         self.accounts = Accounts(self.store.engine)

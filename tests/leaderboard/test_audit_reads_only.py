@@ -32,27 +32,23 @@ def revisions() -> list[str]:
     return sorted(path.name[:4] for path in folder.glob("0*.py"))
 
 
-def url_of(board: FilledBoard) -> str:
-    return board.store.engine.url.render_as_string(hide_password=False)
-
-
 def test_what_is_opened_to_read_cannot_be_written(filled: FilledBoard) -> None:
     before = filled.all_rows()
-    with opened_to_read(url_of(filled)) as connection:
+    with opened_to_read(filled.url) as connection:
         assert audit(connection, blobs=filled.blobs).problems == ()
-    with pytest.raises(sa.exc.DBAPIError, match=r"(?i)read.?only"), opened_to_read(url_of(filled)) as connection:
+    with pytest.raises(sa.exc.DBAPIError, match=r"(?i)read.?only"), opened_to_read(filled.url) as connection:
         connection.execute(teams.insert().values(**TEAM))
     assert filled.all_rows() == before
 
 
 def test_it_sees_one_moment_and_stops_no_writer(filled: FilledBoard) -> None:
     n = sa.select(sa.func.count()).select_from(teams)
-    with opened_to_read(url_of(filled)) as connection:
+    with opened_to_read(filled.url) as connection:
         assert connection.execute(n).scalar_one() == 1
         with filled.store.write() as writer:
             writer.execute(teams.insert().values(**TEAM))
         assert connection.execute(n).scalar_one() == 1
-    with opened_to_read(url_of(filled)) as connection:
+    with opened_to_read(filled.url) as connection:
         assert connection.execute(n).scalar_one() == 2
 
 
@@ -106,7 +102,7 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 def test_the_command_says_what_to_do(filled: FilledBoard, tmp_path: Path) -> None:
     from reveal_leaderboard.cli import app
 
-    where = ["--data", str(tmp_path / "data"), "--database", url_of(filled), "--blobs", str(filled.blobs.folder)]
+    where = ["--data", str(tmp_path / "data"), "--database", filled.url, "--blobs", str(filled.blobs.folder)]
     assert CliRunner().invoke(app, ["audit", *where]).exit_code == 0
     with filled.store.write() as connection:
         connection.execute(SET_REVISION, {"to": revisions()[0]})
@@ -151,7 +147,7 @@ def test_a_file_that_may_only_be_read_is_audited(filled: FilledBoard, tmp_path: 
     """The file has no log beside it, as in a backup, and gets none."""
     copy = tmp_path / "copy" / "board.sqlite"
     copy.parent.mkdir()
-    with sqlite3.connect(sa.make_url(url_of(filled)).database or "") as connection:
+    with sqlite3.connect(sa.make_url(filled.url).database or "") as connection:
         connection.execute("VACUUM INTO ?", [str(copy)])
     copy.chmod(0o400)
     with opened_to_read(f"sqlite:///{copy}") as opened:

@@ -25,10 +25,6 @@ __all__ = ["each_database_kind", "filled"]
 ON_SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 
-def url_of(board: FilledBoard) -> str:
-    return board.store.engine.url.render_as_string(hide_password=False)
-
-
 def empty_place(board: FilledBoard, tmp_path: Path) -> tuple[str, Path]:
     folder = tmp_path / "restored"
     folder.mkdir()
@@ -37,7 +33,7 @@ def empty_place(board: FilledBoard, tmp_path: Path) -> tuple[str, Path]:
 
 def test_restore_drill(filled: FilledBoard, tmp_path: Path) -> None:
     before = filled.all_rows()
-    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copies" / "monday")
+    made = backup(filled.url, filled.blobs.url, tmp_path / "copies" / "monday")
     assert made.report.ok
     filled.send(b"after the backup", "Model G")
     url, blobs = empty_place(filled, tmp_path)
@@ -82,7 +78,7 @@ def test_the_manifest_tells_the_heads_of_the_copy(
     with monkeypatch.context() as patched:
         for name in ("_dump_postgresql", "audit"):  # SQLite copies before there is anything to be late for
             patched.setattr(backups, name, after_more(filled, getattr(backups, name)))
-        made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+        made = backup(filled.url, filled.blobs.url, tmp_path / "copy")
     assert filled.all_rows() != copied_at
     url, blobs = empty_place(filled, tmp_path)
     restored = restore(made.folder, url, blobs)
@@ -95,7 +91,7 @@ def test_the_manifest_tells_the_heads_of_the_copy(
 
 
 def test_a_restored_board_goes_on(filled: FilledBoard, tmp_path: Path) -> None:
-    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    made = backup(filled.url, filled.blobs.url, tmp_path / "copy")
     url, blobs = empty_place(filled, tmp_path)
     restore(made.folder, url, blobs)
     filled.store.engine.dispose()
@@ -111,13 +107,13 @@ def test_predictions_that_are_missing_are_left_out(filled: FilledBoard, tmp_path
     """Missing predictions can be made again; damaged ones are reported, as by an audit."""
     missing, damaged = (one.canonical or "" for one in filled.store.list_submissions()[:2])
     filled.blobs.remove(missing)
-    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    made = backup(filled.url, filled.blobs.url, tmp_path / "copy")
     assert f"blobs/{missing}" not in made.manifest["files"]
     url, blobs = empty_place(filled, tmp_path)
     assert restore(made.folder, url, blobs).report.problems == ()
     filled.blobs.path(damaged).write_bytes(b"another's")
     with pytest.raises(BackupError, match=f"predictions {damaged}.*is damaged"):
-        backup(url_of(filled), filled.blobs.url, tmp_path / "second")
+        backup(filled.url, filled.blobs.url, tmp_path / "second")
 
 
 @ON_SQLITE
@@ -130,7 +126,7 @@ def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: 
         for table in ("deliveries", "webhooks", "buckets", "invitations", "shared_cases", "held_out", "overlaps"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
-    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    made = backup(filled.url, filled.blobs.url, tmp_path / "copy")
     with filled.store.read() as connection:
         uploads = {f"blobs/{sha256}" for sha256 in connection.execute(sa.select(submissions.c.sha256)).scalars()}
     assert set(made.manifest["files"]) == {"database.sqlite", *uploads}
@@ -157,7 +153,7 @@ def chain_without_records(connection: sa.Connection) -> None:
 
 @ON_SQLITE
 def test_a_backup_is_private_and_holds_no_secret(filled: FilledBoard, tmp_path: Path) -> None:
-    folder = backup(url_of(filled), filled.blobs.url, tmp_path / "copy").folder
+    folder = backup(filled.url, filled.blobs.url, tmp_path / "copy").folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
@@ -167,21 +163,21 @@ def test_a_backup_is_private_and_holds_no_secret(filled: FilledBoard, tmp_path: 
 
 @ON_SQLITE
 def test_nothing_is_written_over(filled: FilledBoard, tmp_path: Path) -> None:
-    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    made = backup(filled.url, filled.blobs.url, tmp_path / "copy")
     with pytest.raises(BackupError, match="`target` must not exist"):
-        backup(url_of(filled), filled.blobs.url, made.folder)
+        backup(filled.url, filled.blobs.url, made.folder)
     url, blobs = empty_place(filled, tmp_path)
     with pytest.raises(BackupError, match="the store for uploads must be empty"):
         restore(made.folder, url, filled.blobs.url)
     with pytest.raises(BackupError, match="the database must not exist yet"):
-        restore(made.folder, url_of(filled), blobs)
+        restore(made.folder, filled.url, blobs)
 
 
 @pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
 def test_a_postgresql_database_with_tables_is_not_written_over(filled: FilledBoard, tmp_path: Path) -> None:
-    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    made = backup(filled.url, filled.blobs.url, tmp_path / "copy")
     with pytest.raises(BackupError, match="the database must be empty"):
-        restore(made.folder, url_of(filled), tmp_path / "other")
+        restore(made.folder, filled.url, tmp_path / "other")
     with pytest.raises(BackupError, match="a backup of postgresql cannot be restored into sqlite"):
         restore(made.folder, f"sqlite:///{tmp_path / 'x.sqlite'}", tmp_path / "other")
 
@@ -192,13 +188,13 @@ def test_without_pg_dump_there_is_a_clear_error(
 ) -> None:
     monkeypatch.setattr(backups.shutil, "which", lambda name: None)
     with pytest.raises(BackupError, match="pg_dump is needed for PostgreSQL: install"):
-        backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+        backup(filled.url, filled.blobs.url, tmp_path / "copy")
     assert not any("copy" in path.name for path in tmp_path.iterdir())
 
 
 @ON_SQLITE
 def test_a_damaged_backup_is_not_restored(filled: FilledBoard, tmp_path: Path) -> None:
-    folder = backup(url_of(filled), filled.blobs.url, tmp_path / "copy").folder
+    folder = backup(filled.url, filled.blobs.url, tmp_path / "copy").folder
     url, blobs = empty_place(filled, tmp_path)
     manifest = (folder / "manifest.json").read_text()
     upload = next((folder / "blobs").iterdir())
@@ -224,7 +220,7 @@ def test_a_board_that_lost_an_upload_is_not_backed_up_quietly(filled: FilledBoar
     sha256 = filled.store.list_submissions()[0].sha256
     filled.blobs.remove(sha256)
     with pytest.raises(BackupError, match=f"upload {sha256} is not stored"):
-        backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+        backup(filled.url, filled.blobs.url, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 

@@ -14,15 +14,11 @@ from reveal_leaderboard.store.tables import jobs, results, workers
 
 from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import each_database_kind
-from tests.leaderboard.worlds import BENCHMARK, SERVED, World, outcome, world
+from tests.leaderboard.worlds import BENCHMARK, SERVED, World, outcome, sha, world
 
 __all__ = ["each_database_kind", "world"]
 
 GONE = -1.0  # seconds of a lease that has run out already
-
-
-def sha(n: int) -> str:
-    return f"{n:064x}"
 
 
 def test_a_job_is_leased_once_and_finished_once(world: World) -> None:

@@ -16,13 +16,9 @@ from reveal_leaderboard.store.tables import ledger
 
 from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import on_both
-from tests.leaderboard.worlds import BENCHMARK, NEW, World
+from tests.leaderboard.worlds import BENCHMARK, NEW, World, sha
 
 DAY = 86_400
-
-
-def sha(n: int) -> str:
-    return f"{n:064x}"
 
 
 def test_a_new_team_has_everything(database_url: str) -> None:

@@ -45,6 +45,11 @@ NEW = NewSubmission(
 )
 
 
+def sha(n: int) -> str:
+    """Return a digest that no file has."""
+    return f"{n:064x}"
+
+
 @dataclass(frozen=True)
 class FixedSettings(Settings):
     """The packaged settings with one quota and one release policy for every benchmark."""

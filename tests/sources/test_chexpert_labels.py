@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 from datasets import load_dataset
-from typer.testing import CliRunner
 
 import reveal_bench as rb
-from reveal_bench.cli import app
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.findings import CHEXPERT_LABELS
 from reveal_bench.phantom.layouts import LABEL_READERS, write_chexpert_labels
 from reveal_bench.sources import BuildError, detect_source
 from reveal_bench.sources.chexpert_labels import inspect, read
+from tests.cli.test_score import call
 
 HEAD = ["Study", *CHEXPERT_LABELS]
 
@@ -43,8 +42,7 @@ def place(number: int, split: str = "test") -> str:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("chexpert")
     write_chexpert_labels(root / "raw", 40, seed=3)
-    result = CliRunner().invoke(app, ["build", str(root / "raw"), "--out", str(root / "data")])
-    assert result.exit_code == 0, result.output
+    call("build", root / "raw", "--out", root / "data")
     return root / "raw", root / "data"
 
 

@@ -3,12 +3,9 @@
 import json
 import re
 
-from typer.testing import CliRunner
-
-from reveal_bench.cli import app
 from reveal_bench.kinds.findings.records import read_studies
+from tests.cli.test_score import call
 from tests.sources.reveal_trees import write_film, write_tree
-from tests.sources.test_own_sets import run
 
 
 def test_a_film_that_cannot_be_decoded_is_left_out_and_its_study_stays(tmp_path):
@@ -17,10 +14,10 @@ def test_a_film_that_cannot_be_decoded_is_left_out_and_its_study_stays(tmp_path)
     write_film(root / "b" / "3", "1.2.2", 2, view="LL", **broken)
     write_film(root / "c" / "4.dicom", "1.2.3", view="PA", WindowCenter=9000, WindowWidth=10)  # 7 is below: black
     arguments = ["build", root, "--id-key", tmp_path / "key", "--out", tmp_path / "out", "--log", tmp_path / "log"]
-    done = CliRunner().invoke(app, list(map(str, arguments)))
-    assert "b/3:" in str(done.exception)
-    assert "RescaleSlope must not be 0" in str(done.exception)
-    done = run(*arguments, "--keep-going")
+    refused = call(*arguments, expect=1).stderr
+    assert "b/3:" in refused
+    assert "RescaleSlope must not be 0" in refused
+    done = call(*arguments, "--keep-going")
     studies = read_studies(tmp_path / "out", "test")
     assert [len(study.images) for study in studies] == [1, 1, 1]
     assert [image.view for image in studies[1].images] == ["AP"]
@@ -31,10 +28,10 @@ def test_a_film_that_cannot_be_decoded_is_left_out_and_its_study_stays(tmp_path)
     assert {entry["file"]: entry["fault"] for entry in log if entry["what"] == "picture"} == {
         "a/1.dcm": "every pixel is black", "a/2.dcm": "every pixel is black", "c/4.dicom": "every pixel is black",
     }  # fmt: skip
-    again = run(*arguments, "--keep-going", "--overwrite")
+    again = call(*arguments, "--keep-going", "--overwrite")
     assert "3 pictures may show nothing" in again.stderr
     # the dataset is that of a download without the broken film
     (root / "b" / "3").unlink()
-    run(*arguments[:-3], tmp_path / "without")
+    call(*arguments[:-3], tmp_path / "without")
     sums = [(tmp_path / name / "CHECKSUMS.json").read_bytes() for name in ("out", "without")]
     assert sums[0] == sums[1]

@@ -1,23 +1,14 @@
 """Tables of labels without images: the suggested mapping, the benchmark `own-labels`, and its scores."""
 
 import pytest
-from typer.testing import CliRunner
 
 from reveal_bench import api
-from reveal_bench.cli import app
 from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.sources import BuildError
 from reveal_bench.sources.reveal_cxr import read
+from tests.cli.test_score import call
 from tests.sources.reveal_trees import KEY
-
-
-def run(*arguments):
-    """Return the result of a command that succeeds."""
-    done = CliRunner().invoke(app, list(map(str, arguments)))
-    assert done.exit_code == 0, done.output
-    return done
-
 
 ALONE = """exam,patient,sex,fracture,tube,ptx
 e1,p1,F,1,0,0
@@ -29,9 +20,7 @@ e4,p3,F,0,0,0
 
 def suggested(folder):
     """The mapping that `inspect` suggests."""
-    inspection = CliRunner().invoke(app, ["inspect", str(folder)])
-    assert inspection.exit_code == 0, inspection.output
-    return inspection.output.partition("correct it:\n")[2]
+    return call("inspect", folder).stderr.partition("correct it:\n")[2]
 
 
 def test_a_table_of_labels_alone_is_built_with_the_suggested_mapping(tmp_path):
@@ -39,10 +28,10 @@ def test_a_table_of_labels_alone_is_built_with_the_suggested_mapping(tmp_path):
     (tmp_path / "set" / "labels.csv").write_text(ALONE)
     (tmp_path / "mapping.yaml").write_text(suggested(tmp_path / "set"))
     arguments = ("--mapping", tmp_path / "mapping.yaml", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
-    run("build", tmp_path / "set", *arguments)
+    call("build", tmp_path / "set", *arguments)
     info = read_folder_info(tmp_path / "out")
     assert (info.benchmark, info.findings) == ("own-labels", ("fracture", "tube", "ptx"))
-    assert "no problems" in run("validate", tmp_path / "out").output
+    assert "no problems" in call("validate", tmp_path / "out").stdout
     studies = read_studies(tmp_path / "out", "test")
     assert [(study.labels, study.sex, study.images) for study in studies] == [
         (("fracture",), "F", ()),
@@ -65,8 +54,8 @@ def test_blank_cells_may_be_unknown(tmp_path):
     table.write_text(ALONE.replace("e2,p1,F,0,1,0", "e2,p1,F,,1,"))
     (tmp_path / "mapping.yaml").write_text(mapping)
     arguments = ("--mapping", tmp_path / "mapping.yaml", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
-    run("build", tmp_path / "set", *arguments)
-    assert "no problems" in run("validate", tmp_path / "out").output
+    call("build", tmp_path / "set", *arguments)
+    assert "no problems" in call("validate", tmp_path / "out").stdout
     studies = read_studies(tmp_path / "out", "test")
     assert [study.unknown for study in studies] == [(), ("fracture", "ptx"), (), ()]
     answers = [{"study_id": study.study_id, "labels": ["fracture", "tube"]} for study in studies]
@@ -75,8 +64,8 @@ def test_blank_cells_may_be_unknown(tmp_path):
     assert (f1.loc["fracture", "value"], f1.loc["fracture", "n"]) == (2 / 4, 3)  # one hit, two false alarms
     assert (f1.loc["tube", "value"], f1.loc["tube", "n"]) == (2 / 5, 4)
     (tmp_path / "mapping.yaml").write_text(mapping.replace("unknown", "maybe"))
-    done = CliRunner().invoke(app, ["build", str(tmp_path / "set"), *map(str, arguments[:-1]), str(tmp_path / "other")])
-    assert "must be 'present', 'absent' or 'unknown'" in str(done.exception) + done.output
+    refused = call("build", tmp_path / "set", *arguments[:-1], tmp_path / "other", expect=1).stderr
+    assert "must be 'present', 'absent' or 'unknown'" in refused
 
 
 def test_labels_alone_may_have_the_twelve_findings_readers_and_public_ids(tmp_path):

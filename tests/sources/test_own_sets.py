@@ -9,11 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 import reveal_bench as rb
 from reveal_bench import api
-from reveal_bench.cli import app
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.findings import Vocabulary
 from reveal_bench.kinds import KINDS
@@ -31,6 +29,7 @@ from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.sources import BuildError, own_boxes
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import read
+from tests.cli.test_score import call
 from tests.conftest import ROOT
 from tests.markdown import block_below
 from tests.sources.reveal_trees import KEY, write_film, write_tree
@@ -41,19 +40,12 @@ FINDINGS = ("Rib fracture", "Lines and tubes", "Pneumothorax", "No finding")
 TABLE, MAPPING = (block_below(PAGE, "Findings of your own", form) for form in ("csv", "yaml"))
 
 
-def run(*arguments):
-    """A command that succeeds."""
-    done = CliRunner().invoke(app, list(map(str, arguments)))
-    assert done.exit_code == 0, done.output
-    return done
-
-
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
     """The example, built by the command."""
     root = tmp_path_factory.mktemp("own")
     write_tree(root / "set", table=TABLE, mapping=MAPPING, name="labels.csv")
-    run("build", root / "set", "--id-key", root / "key", "--out", root / "out")
+    call("build", root / "set", "--id-key", root / "key", "--out", root / "out")
     return root / "out"
 
 
@@ -82,7 +74,7 @@ def test_own_findings_are_built_and_scored(own, tmp_path):
     assert "label-not-alone" in {
         problem.rule for problem in lint_findings(path, manifest, LintOptions(allow_missing=True)).problems
     }
-    assert "no problems" in run("validate", own, "--no-load").output
+    assert "no problems" in call("validate", own, "--no-load").stdout
 
 
 @pytest.mark.parametrize(
@@ -127,7 +119,7 @@ READERS_MAPPING += "other_studies: left out\n"
 
 def test_rows_of_several_readers_become_a_study(tmp_path):
     write_tree(tmp_path / "set", table=READERS, mapping=READERS_MAPPING, name="labels.csv")
-    run("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
+    call("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
     studies = read_studies(tmp_path / "out", "test")
     assert [(s.labels, s.n_agree_all, s.agreement) for s in studies] == [
         (("Pneumothorax",), 2, "two_of_three"),
@@ -202,7 +194,7 @@ def write_pictures(root, matches, rows):
 def test_studies_may_be_pictures(tmp_path, matches, rows):
     write_pictures(tmp_path / "set", matches, rows)
     ids = tmp_path / "ids.csv"
-    run("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out", "--id-table", ids)
+    call("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out", "--id-table", ids)
     studies = read_studies(tmp_path / "out", "test")
     assert [study.labels for study in studies] == [("Fracture",), ("Tube",)]
     table = {(row["kind"], row["own_id"]): row["id"] for row in csv.DictReader(ids.open())}
@@ -244,8 +236,7 @@ def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
     }
     for name, message in refused.items():
         place = tmp_path / name
-        done = CliRunner().invoke(app, ["build", str(root), "--out", str(tmp_path / "out"), "--id-table", str(place)])
-        assert message in str(done.exception)
+        assert message in call("build", root, "--out", tmp_path / "out", "--id-table", place, expect=1).stderr
 
 
 def test_a_picture_that_cannot_be_read_is_named(tmp_path):
@@ -263,9 +254,8 @@ def test_pictures_that_may_not_be_taken_are_left_or_refused(tmp_path):
     turned = Image.Exif()
     turned[0x0112] = 6
     Image.new("L", (8, 6)).save(root / "a" / "1.jpg", exif=turned)
-    arguments = ["build", root, "--id-key", tmp_path / "key", "--out", tmp_path / "out"]
-    done = CliRunner().invoke(app, list(map(str, arguments)))
-    assert "`file` must be a PNG or JPEG file, got rotated by its metadata (EXIF orientation 6)" in str(done.exception)
+    refused = call("build", root, "--id-key", tmp_path / "key", "--out", tmp_path / "out", expect=1).stderr
+    assert "`file` must be a PNG or JPEG file, got rotated by its metadata (EXIF orientation 6)" in refused
 
 
 def test_own_findings_and_readers_are_suggested(tmp_path):
@@ -388,8 +378,8 @@ def test_films_are_found_by_uid_whatever_their_files_are_called(tmp_path):
 def test_own_boxes_become_localization_and_detection(tmp_path):
     root = write_boxes(tmp_path / "set")
     for task in ("localization", "detection"):
-        run("build", root, "--out", tmp_path / task, "--task", task)
-        assert "no problems" in run("validate", tmp_path / task, "--no-load").output
+        call("build", root, "--out", tmp_path / task, "--task", task)
+        assert "no problems" in call("validate", tmp_path / task, "--no-load").stdout
     path = tmp_path / "p.jsonl"
     boxes = [("film1", "PTX", [2, 2, 10, 28]), ("film3", "nodule", [0, 0, 5, 5])]
     lines = [json.dumps({"image_id": i, "finding": f, "box": b, "score": 0.5}) + "\n" for i, f, b in boxes]
@@ -473,10 +463,10 @@ def test_readers_names_are_checked(tmp_path, change, reader, problem):
 def test_boxes_without_a_reference_reader_are_a_warning_unless_fused(tmp_path):
     root = write_boxes(tmp_path / "set", mapping=BOX_MAPPING + "reader: {column: who}\n")
     build = "build", root, "--overwrite", "--out", tmp_path / "out", "--task", "detection"
-    assert "no reader is the reference" in run(*build).output
-    assert "no reader is the reference" not in run(*build, "--fuse", "majority").output
+    assert "no reader is the reference" in call(*build).stderr
+    assert "no reader is the reference" not in call(*build, "--fuse", "majority").stderr
     (root / "boxes.csv").write_text(BOXES.replace("film2.png,Ada,,,,,\n", ""))
-    assert "no row says that a reader drew no box" in run(*build).output
+    assert "no row says that a reader drew no box" in call(*build).stderr
 
 
 def test_images_that_may_show_a_name_are_refused(tmp_path):
@@ -566,8 +556,8 @@ def test_readers_count_where_they_read_and_drew_nothing(tmp_path):
     rows = "film1.png,Bea,Nodule,10,20,30,44\nfilm2.png,Bea,normal,,,,\n"
     root = write_boxes(tmp_path / "set", BOXES + rows, OF_IMAGES + "reader: {column: who}\n")
     (root / "images.csv").write_text(IMAGES.replace("train", "test"))
-    run("build", root, "--out", tmp_path / "out", "--task", "detection")
-    assert "no problems" in run("validate", tmp_path / "out", "--no-load").output
+    call("build", root, "--out", tmp_path / "out", "--task", "detection")
+    assert "no problems" in call("validate", tmp_path / "out", "--no-load").stdout
     lines = [("film1", [10, 20, 20, 24], 0.5), ("film2", [10, 20, 20, 24], 0.9), ("film3", [40, 40, 10, 20], 0.8)]
     path = tmp_path / "p.jsonl"
     path.write_text("".join(
@@ -591,7 +581,7 @@ def test_readers_count_where_they_read_and_drew_nothing(tmp_path):
 def test_a_reader_who_drew_nothing_of_what_others_drew_missed_it(tmp_path):
     rows = "film1,Bea,Nodule,10,20,30,44\nfilm3,Bea,,,,,\nfilm1,Cy,Nodule,10,20,30,44\nfilm3,Cy,Nodule,40,40,50,60\n"
     root = write_boxes(tmp_path / "set", BOXES + rows, BOX_MAPPING + "reader: {column: who, reference: Ada}\n")
-    run("build", root, "--out", tmp_path / "out")
+    call("build", root, "--out", tmp_path / "out")
     path = tmp_path / "p.jsonl"
     lines = [("film1", [10, 20, 20, 24]), ("film3", [40, 40, 10, 20])]
     path.write_text("".join(json.dumps({"image_id": i, "finding": "Nodule", "box": box}) + "\n" for i, box in lines))

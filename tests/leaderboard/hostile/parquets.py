@@ -12,14 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.leaderboard.hostile.corpus import TOO_LARGE, Bad, Site
+from tests.predictions.conftest import parquet
 
 MILLION = 1_000_000
-
-
-def parquet(table: pa.Table, **options: object) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, **options)
-    return sink.getvalue()
 
 
 def sound(site: Site) -> pa.Table:
