@@ -12,7 +12,7 @@ from typing import Any
 
 import reveal_bench
 from reveal_bench import api
-from reveal_bench.api.result_table import TableResult
+from reveal_bench.api.result_table import TableResult, TablesResult
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
 from reveal_bench.metrics.scales import range_text
 
@@ -64,7 +64,8 @@ API_HEAD = """\
 <!-- Written by `python docs/write_reference.py` from docstrings: change those. -->
 
 For notebooks and scripts: every function of `reveal_bench` (`import reveal_bench as rb`), its options and its results.
-[In Python](python.md) has examples.
+[In Python](python.md) has examples. Predictions with errors raise `LintError`, whose `report` lists all of them. An
+argument that breaks its rule raises `ArgumentError`, a missing library `ImportError` with the command that installs it.
 """
 
 
@@ -118,8 +119,10 @@ def api_page() -> str:
     classes = [_class(name, thing) for name, thing in public.items() if inspect.isclass(thing)]
     others = ", ".join(f"`{name}`" for name in reveal_bench.__all__ if name not in api.__all__)
     tail = f"Also public: {others}; their docstrings say what they do (`help(rb.run_callable)`).\n"
-    shared = ["### Members of every table", "", *_members(TableResult), ""]
-    return "\n".join([API_HEAD, *functions, "## Results\n", *shared, *classes, tail])
+    attributes = _items(_sections_of(TableResult)["Attributes"])
+    shared = ["Tables, which are all results with `records`, also have:", "", *attributes, *_members(TableResult), ""]
+    several = ["Those with `tables` also have:", "", *_members(TablesResult), ""]
+    return "\n".join([API_HEAD, *functions, "## Results\n", *shared, *several, *classes, tail])
 
 
 def _function(name: str, function: Any) -> str:
@@ -127,8 +130,6 @@ def _function(name: str, function: Any) -> str:
     lines = [f"## `rb.{name}`", "", "```text", _call(name, function), "```", "", _as_markdown(sections[""]), ""]
     if "Parameters" in sections:
         lines += [*_items(sections["Parameters"]), ""]
-    if "Raises" in sections:
-        lines += ["Raises:", "", *_items(re.sub(r"\n +", " : ", sections["Raises"])), ""]
     return "\n".join(lines)
 
 
@@ -138,7 +139,7 @@ def _call(name: str, function: Any) -> str:
     text = str(inspect.Signature(parameters))
     if len(text) < 90:
         return f"rb.{name}{text}"
-    lines = "".join(f"    {part},\n" for part in text[1:-1].split(", "))
+    lines = "".join(f"    {part},\n" for part in re.split(r", (?![^(]*\))", text[1:-1]))
     return f"rb.{name}(\n{lines})"
 
 
@@ -163,18 +164,17 @@ def _class(name: str, thing: type) -> str:
     if "Attributes" in sections:
         lines += _items(sections["Attributes"])
     lines += _members(thing)
-    if issubclass(thing, TableResult):
-        lines.append("* the [members of every table](#members-of-every-table)")
     return "\n".join([*lines, ""])
 
 
 def _members(thing: type) -> list[str]:
-    """Return the public members of a class as a list, without those that it inherits from `TableResult`."""
+    """Return the public members of a class as a list, without those of every table."""
     lines = []
+    bases = [base for base in (TableResult, TablesResult) if base is not thing and issubclass(thing, base)]
     for member, value in inspect.getmembers(thing):
         function = value.fget if isinstance(value, property) else getattr(value, "func", value)
         text = inspect.getdoc(function) if callable(function) else None
-        is_shared = thing is not TableResult and value is getattr(TableResult, member, None)
+        is_shared = member not in ("records", "tables") and any(hasattr(base, member) for base in bases)
         if member.startswith("_") or text is None or is_shared:
             continue
         is_called = inspect.isfunction(value)

@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import runpy
+import shlex
 import subprocess
 import tomllib
 from collections import Counter
@@ -29,6 +30,7 @@ import reveal_bench
 from reveal_bench import api
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.cli import app as bench_app
+from reveal_bench.cli.help import EXAMPLES
 from reveal_bench.cli.score import metrics
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds import KINDS
@@ -187,6 +189,15 @@ def problem_of(words: list[str], *, is_whole: bool = True) -> str | None:
         if choices and not str(options.get(name)).isupper() and options.get(name) not in (None, *choices):
             return f"{name}: {options[name]!r} must be one of {', '.join(choices)}"
     return None
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_of_help_are_valid_commands(name: str) -> None:
+    words = ["reveal-bench", name, *shlex.split(EXAMPLES[name].partition(" > ")[0])]
+    assert problem_of(words) is None
+    help_text = CliRunner().invoke(bench_app, [name, "--help"]).stdout
+    assert help_text.endswith(f"\n\nExample:\n  reveal-bench {name} {EXAMPLES[name]}\n")
+    assert "<list[" not in help_text
 
 
 def problem_of_python(words: list[str]) -> str | None:

@@ -36,11 +36,13 @@ from reveal_bench.cli import (
     saliency,
     score,
 )
+from reveal_bench.cli.help import EXAMPLES, Command, Group
 from reveal_bench.cli.inputs import check_inputs
 from reveal_bench.version import __version__
 
 app = typer.Typer(
     name="reveal-bench",
+    cls=Group,
     rich_markup_mode=None,  # plain help, because importing rich would double the start-up time
     no_args_is_help=True,
     add_completion=False,
@@ -60,7 +62,7 @@ def _options_of_all(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Benchmark datasets and metrics for chest-radiograph AI."""
+    """Benchmark datasets and metrics for chest-radiograph AI. `reveal-leaderboard` serves boards."""
 
 
 def main() -> None:
@@ -157,50 +159,38 @@ def _options() -> dict[str, str]:
     return options
 
 
-app.command()(build.phantom)
-app.command()(build.inspect)
-app.command()(build.build)
-app.command()(data.validate)
-app.command()(data.diff)
-app.command()(report.report)
-app.command()(report.misses)
-app.command()(report.view)
-app.command(name="draft-ratings")(curate.draft_ratings)
-app.command()(data.attach)
-app.command()(score.baseline)
-app.command()(score.lint)
-app.command()(score.score)
-app.command()(run.run)
-app.command(name="import-inspect")(run.import_inspect)
-app.command(name="export-lmms")(run.export_lmms)
-app.command(name="import-lmms")(run.import_lmms)
-app.command(name="import-replies")(run.import_replies)
-app.command()(compare.compare)
-app.command()(compare.rank)
-app.command()(analyses.confidence)
-app.command()(analyses.curves)
-app.command()(operating.tune)
-app.command(name="operating-points")(operating.operating_points)
-app.command()(analyses.shapes)
-app.command()(score.metrics)
-app.command()(data.publish)
-app.command()(board.submit)
-app.command()(board.status)
-app.command()(board.withdraw)
-app.command()(board.receipt)
-app.command(name="verify-receipt")(board.verify_receipt)
-app.command()(convert.export)
-app.command()(convert.convert)
-app.command()(saliency.saliency)
-app.command(name="score-maps")(saliency.score_maps)
-app.command()(analyses.agreement)
-app.command()(analyses.readers)
-app.command()(analyses.readings)
-app.command(name="plan-readers")(analyses.plan_readers)
-app.add_typer(curate.app, name="curate", short_help="Make and refresh a benchmark of studies and reports.")
+COMMANDS = {
+    "For model developers (score and compare)": (
+        score.lint, score.score, compare.compare, compare.rank, score.metrics, convert.convert, score.baseline,
+        report.report, report.view, report.misses,
+    ),
+    "For model developers (probabilities, thresholds, heat maps)": (
+        analyses.confidence, analyses.curves, operating.tune, operating.operating_points, saliency.saliency,
+        saliency.score_maps, analyses.shapes,
+    ),
+    "For model developers (ask a multimodal model)": (
+        run.run, run.import_inspect, run.export_lmms, run.import_lmms, run.import_replies, curate.draft_ratings,
+    ),
+    "For model developers (send to a leaderboard, publish a score)": (
+        board.submit, board.status, board.withdraw, board.receipt, board.verify_receipt, convert.export,
+    ),
+    "For reader studies": (analyses.readers, analyses.readings, analyses.agreement, analyses.plan_readers),
+    "For maintainers (make and publish a dataset)": (
+        build.phantom, build.inspect, build.build, data.validate, data.diff, data.attach, data.publish,
+    ),
+}  # fmt: skip
+"""Title -> commands, in the order of ``--help``."""
+
+for title, functions in COMMANDS.items():
+    for function in functions:
+        name = get_command_name(function.__name__)
+        app.command(name, rich_help_panel=title, epilog=f"reveal-bench {name} {EXAMPLES[name]}")(function)
+app.add_typer(
+    curate.app, name="curate", rich_help_panel=title, short_help="Make and refresh a benchmark of studies and reports."
+)
 for command in (*app.registered_commands, *curate.app.registered_commands):
     assert command.callback is not None
-    command.callback = check_inputs(command.callback)
+    command.cls, command.callback = Command, check_inputs(command.callback)
     help_text = inspect.getdoc(command.callback) or ""
     command.short_help = " ".join(
         help_text.partition("\n\n")[0].split()

@@ -282,7 +282,7 @@ def agreement(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure agreement of every pair of readers, or of all readers together, with intervals."""
+    """Measure agreement (kappa, alpha, ICC) of every pair of readers, or of all together, with intervals."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)

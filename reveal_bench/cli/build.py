@@ -249,7 +249,7 @@ def build(
         OUTPUT,
     ] = None,
 ) -> None:
-    """Turn a download into a Hugging Face dataset folder, with a private holdout on request.
+    """Turn a download, or files of your own, into a Hugging Face dataset folder; with a holdout on request.
 
     A build that was interrupted or killed resumes when you repeat the same command.
     """

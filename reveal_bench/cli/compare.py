@@ -87,7 +87,7 @@ def compare(
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Compare two prediction files on one split: paired differences with intervals and p values."""
+    """Compare two models on one split: paired differences with intervals and p values, non-inferiority."""
     from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import compare_with
     from reveal_bench.kinds.options import ScoringOptions

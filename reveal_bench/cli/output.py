@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 _UNBOUNDED = 10_000  # width, in characters, of tables that need not fit the terminal
 
 Folder = Annotated[Path, typer.Argument(help="Dataset folder that `build` wrote.", show_default=False)]
-PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
+PredictionFile = Annotated[
+    Path, typer.Argument(help="Prediction file (JSONL, COCO results, CSV, Parquet) or run folder.", show_default=False)
+]
 Split = Annotated[
     str | None, typer.Option(help="Split of the folder; by default the run's, `released` or the only split.")
 ]

@@ -116,7 +116,7 @@ def report(
     resamples: Resamples = 1000,
     seed: Seed = 0,
 ) -> None:
-    """Write an HTML report: a dataset's counts and images, or runs' scores, errors and heat maps."""
+    """Write a report as HTML, figures and tables: a dataset's counts and images, or runs' scores and errors."""
     from reveal_bench import api
 
     others = (reference, findings, subset, anatomy, reviews)
@@ -201,7 +201,7 @@ def view(
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of an image in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; any free one by default.")] = 0,
 ) -> None:
-    """View images, references and systems' answers in a browser, on this machine only."""
+    """View cases in a browser, on this machine only: images, references, answers, hits and misses."""
     from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.viewer.gallery import CaseSource, named_files
     from reveal_bench.viewer.serving import PATH, Galleries, Gallery, loopback_server

@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The REVEAL leaderboard."
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Serve boards and readers' pages, score submissions, back up and audit.",
 )
-app.add_typer(admin, name="admin")
+app.add_typer(admin, name="admin", rich_help_panel="Run a board")
 app.command()(backup)
 app.command()(restore)
 app.command()(audit)
@@ -76,6 +79,7 @@ def serve(
         typer.Option(
             exists=True,
             file_okay=False,
+            metavar="FOLDER",
             help="Public folders of your other servers' boards, to find shared cases.",
         ),
     ] = None,
@@ -89,7 +93,12 @@ def serve(
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest request, in megabytes.")] = 200,
     gallery: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, file_okay=False, help="Folder of released cases from `gallery`; once per benchmark."),
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            metavar="FOLDER",
+            help="Folder of released cases from `gallery`; once per benchmark.",
+        ),
     ] = None,
     as_root: AsRoot = False,
 ) -> None:
@@ -359,6 +368,19 @@ def _confine(at: DataPaths, public: list[Path]) -> ServerConfinement:
     for gap in confinement.gaps:
         log.warning("%s", gap)
     return confinement
+
+
+PANELS = {
+    "Run a board": ("serve", "worker", "demo", "gallery", "webhooks", "migrate", "health"),
+    "Back up and check": ("backup", "restore", "audit"),
+}
+"""Title -> commands, in the order of ``--help``; the other commands are about readers."""
+
+_PANEL_OF = {name: title for title, names in PANELS.items() for name in names}
+for command in app.registered_commands:
+    command.name = command.name or getattr(command.callback, "__name__", None)
+    command.rich_help_panel = _PANEL_OF.get(command.name or "", "Have readers judge")
+app.registered_commands.sort(key=lambda command: [*_PANEL_OF, command.name].index(command.name))
 
 
 if __name__ == "__main__":

@@ -178,7 +178,9 @@ def readers_prepare(
 def readers_invite(
     data: Data,
     people: Annotated[Path, typer.Option(help="Table with the columns subject (e-mail address) and reader (name).")],
-    reader: Annotated[list[str] | None, typer.Option(help="Reader who gets a link; default: all readers.")] = None,
+    reader: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Reader who gets a link; default: all readers.")
+    ] = None,
     days: Annotated[int, typer.Option(help="Days until the links expire, 1 to 30.")] = 7,
 ) -> None:
     """Print a link for each reader that signs the reader in once (for `readers --auth links`).
@@ -222,7 +224,9 @@ def readers_status(data: Data) -> None:
 
 def readers_close(
     data: Data,
-    reader: Annotated[list[str] | None, typer.Option(help="Reader whose list is closed; default: all readers.")] = None,
+    reader: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Reader whose list is closed; default: all readers.")
+    ] = None,
     reopen: Annotated[bool, typer.Option("--reopen", help="Reopen the list instead.")] = False,
 ) -> None:
     """Stop accepting answers from all or the named readers."""
