@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import reveal_bench
@@ -120,8 +122,8 @@ def api_page() -> str:
     others = ", ".join(f"`{name}`" for name in reveal_bench.__all__ if name not in api.__all__)
     tail = f"Also public: {others}; their docstrings say what they do (`help(rb.run_callable)`).\n"
     attributes = _items(_sections_of(TableResult)["Attributes"])
-    shared = ["Tables, which are all results with `records`, also have:", "", *attributes, *_members(TableResult), ""]
-    several = ["Those with `tables` also have:", "", *_members(TablesResult), ""]
+    shared = ["Every result with `records` also has:", "", *attributes, *_members(TableResult), ""]
+    several = ["Every result with `tables` also has:", "", *_members(TablesResult), ""]
     return "\n".join([API_HEAD, *functions, "## Results\n", *shared, *several, *classes, tail])
 
 
@@ -129,33 +131,32 @@ def _function(name: str, function: Any) -> str:
     sections = _sections_of(function)
     lines = [f"## `rb.{name}`", "", "```text", _call(name, function), "```", "", _as_markdown(sections[""]), ""]
     if "Parameters" in sections:
-        lines += [*_items(sections["Parameters"]), ""]
+        lines += [*_items(sections["Parameters"], _defaults(function)), ""]
     return "\n".join(lines)
 
 
 def _call(name: str, function: Any) -> str:
-    """Return the signature without types, over several lines if it is long."""
-    parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in _parameters(function)]
-    text = str(inspect.Signature(parameters))
-    if len(text) < 90:
-        return f"rb.{name}{text}"
-    lines = "".join(f"    {part},\n" for part in re.split(r", (?![^(]*\))", text[1:-1]))
-    return f"rb.{name}(\n{lines})"
+    """Return the signature without types and without options, which the list of parameters has."""
+    names = [parameter.name for parameter in _parameters(function) if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    options = ["..."] * (len(names) < len(_parameters(function)))
+    return f"rb.{name}({', '.join([*names, *options])})"
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(function).parameters.values())
 
 
-def _items(section: str) -> list[str]:
+def _defaults(function: Any) -> dict[str, str]:
+    return {p.name: f"={p.default!r}" for p in _parameters(function) if p.default is not p.empty}
+
+
+def _items(section: str, defaults: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """Return the entries of a section, ``name : text`` with continuation lines, as items of a Markdown list."""
     whole = re.sub(r"\n +", " ", section)
     entries = (line.partition(" : ") for line in whole.splitlines() if line)
-    return [f"* {_names(name)}: {_as_markdown(text)}" if text else f"* {_names(name)}" for name, _, text in entries]
-
-
-def _names(text: str) -> str:
-    return ", ".join(f"`{name}`" for name in text.split(", "))
+    named = ((", ".join(f"`{name}{defaults.get(name, '')}`" for name in names.split(", ")), text)
+             for names, _, text in entries)  # fmt: skip
+    return [f"* {names}: {_as_markdown(text)}" if text else f"* {names}" for names, text in named]
 
 
 def _class(name: str, thing: type) -> str:
