@@ -41,7 +41,7 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups
 
 POOLED = "all"
-"""Name for all findings together, in place of a finding's name."""
+"""Name for all findings together, instead of a finding's name."""
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Proportions of answered cases that tables show."""
 LEAST_UNITS_OF_SLOPE = 15

@@ -36,13 +36,13 @@ from reveal_bench.cli import (
     saliency,
     score,
 )
-from reveal_bench.cli.help import EXAMPLES, Command, Group
+from reveal_bench.cli.help import EXAMPLES, Command, CommandGroups
 from reveal_bench.cli.inputs import check_inputs
 from reveal_bench.version import __version__
 
 app = typer.Typer(
     name="reveal-bench",
-    cls=Group,
+    cls=CommandGroups,
     rich_markup_mode=None,  # plain help, because importing rich would double the start-up time
     no_args_is_help=True,
     add_completion=False,

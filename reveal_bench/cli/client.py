@@ -302,7 +302,7 @@ def _document(response: httpx.Response, url: str) -> Document:
         raise LeaderboardError(response.status_code, document if isinstance(document, dict) else {})
     expected = {"id", "entries", "status", "keys", "receipt"}
     if response.status_code >= 300 or not isinstance(document, dict) or not expected & document.keys():
-        raise ValueError(f"{url} answers, but not as a reveal-bench leaderboard")
+        raise ValueError(f"{url} is not a reveal-bench leaderboard")
     answer: Document = document
     return answer
 

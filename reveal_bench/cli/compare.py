@@ -1,4 +1,4 @@
-"""Commands that set systems side by side: compare and rank."""
+"""Commands that compare systems: compare and rank."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["EXAMPLES", "Command", "Group"]
+__all__ = ["EXAMPLES", "Command", "CommandGroups"]
 
 _FEW_OPTIONS = 12
 """A command with at most this many options lists them without groups."""
@@ -101,7 +101,7 @@ def _without_list(text: str) -> str:
     return re.sub(r"<list\[(\w+)\]>", lambda match: f"<{match[1].lower()}>", text)
 
 
-class Group(TyperGroup):
+class CommandGroups(TyperGroup):
     """A program whose help lists its commands in groups."""
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]

@@ -28,7 +28,7 @@ def has_bars() -> bool:
 
 @contextmanager
 def _one_line() -> Iterator[Callable[[str], None]]:
-    """Yield a function that prints a text in place of the last one."""
+    """Yield a function that prints a text over the last one."""
     width = 0
 
     def write(line: str) -> None:

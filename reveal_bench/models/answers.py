@@ -288,7 +288,7 @@ def _label(name: str, choices: Sequence[str]) -> str | None:
 
 
 _SHORT = 600
-"""Maximum number of characters at which a text with the wording of a refusal is a refusal."""
+"""Largest length in characters of a refusal; a longer text with such a wording is read as an answer."""
 
 
 def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:

@@ -200,7 +200,7 @@ def test_waiting_has_a_time_limit(script: Callable[..., Script]) -> None:
 def test_redirect_does_not_get_the_token(script: Callable[..., Script]) -> None:
     elsewhere = script(ok())
     server_script = script((302, {"Location": elsewhere.url + "/api/v1/submissions/" + ID}, {"id": ID}))
-    with pytest.raises(ValueError, match="not as a reveal-bench leaderboard"):
+    with pytest.raises(ValueError, match="is not a reveal-bench leaderboard"):
         server_script.server("t0ken").submission(ID)
     assert elsewhere.requests == []
 

@@ -98,7 +98,7 @@ class ServerConfinement:
 
 
 def confine_server(*, read: Sequence[Path], write: Sequence[Path], database: str) -> ServerConfinement:
-    """Permanently give up everything that a server does not need.
+    """Permanently give up access to everything that a server does not need.
 
     Parameters
     ----------

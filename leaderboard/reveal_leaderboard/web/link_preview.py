@@ -50,7 +50,7 @@ STILL = (
     "gradio-app:not(:has(.rv-head h1):has(nav a):has(.rv-strip :is(a,button))) *"
     "{visibility:hidden;animation:rv-show 0s 4s forwards}</style>"
 )
-"""Hides a page until Gradio has assembled it, so that nothing moves, but for at most four seconds."""
+"""Hides a page for at most four seconds, until Gradio has assembled it, so that nothing moves."""
 PRINTED = (
     "<style>@media print{"
     ".nav-holder,.rv-strip,.rv-controls,.rv-action,.rv-films,.rv-sort .rv-arrow{display:none!important}"
