@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.evaluation.compare import as_records, compare, compare_resampled, decrease, rank, relative_decrease
+from reveal_bench.evaluation.compare import (
+    Comparison,
+    as_records,
+    compare,
+    compare_resampled,
+    decrease,
+    rank,
+    relative_decrease,
+)
 from reveal_bench.evaluation.permutation import LEAST_DIFFERING
 from reveal_bench.evaluation.tiers import find_tiers
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
@@ -88,7 +96,7 @@ def n_patients_who_differ(a: CaseRows, b: CaseRows, metric: str, finding: str) -
 @pytest.mark.parametrize("function", [compare, relative_decrease])
 @pytest.mark.parametrize("metric", ["point_hit", "mask_iou"])
 def test_paired_intervals_and_p_equal_a_plain_loop(
-    function: Callable[..., list[object]], metric: str, rng: np.random.Generator
+    function: Callable[..., list[Comparison]], metric: str, rng: np.random.Generator
 ) -> None:
     a, b = system(rng, 0.6, undefined=0.1), system(rng, 0.45)
     of_a, of_b = (loop_means(rows, metric, 120, 5) for rows in (a, b))
@@ -106,22 +114,22 @@ def test_paired_intervals_and_p_equal_a_plain_loop(
     for i, finding in enumerate(FINDINGS):
         expected[finding] = [combined(x[i], y[i]) for x, y in zip(of_a, of_b, strict=True)]
     got = function(a, b, Resampling(120, 5, interval="percentile"), metrics=[metric])
-    assert [c.finding for c in got] == [MACRO, *FINDINGS]  # type: ignore[attr-defined]
+    assert [c.finding for c in got] == [MACRO, *FINDINGS]
     n_empty: list[int] = []
     few: list[str] = []
     for c, loop in zip(got, expected.values(), strict=True):
         defined = [value for value in loop if not math.isnan(value)]
         n_empty.append(120 - len(defined))
-        if 0 < n_patients_who_differ(a, b, metric, c.finding) < LEAST_DIFFERING:  # type: ignore[attr-defined]
-            few.append(c.finding)  # type: ignore[attr-defined]
-            assert all(math.isnan(x) for x in (c.estimate.low, c.estimate.high, c.p))  # type: ignore[attr-defined]
+        if 0 < n_patients_who_differ(a, b, metric, c.finding) < LEAST_DIFFERING:
+            few.append(c.finding)
+            assert all(math.isnan(x) for x in (c.estimate.low, c.estimate.high, c.p))
             continue
         low, high = np.percentile(defined, [2.5, 97.5])
         fewer = min(sum(v <= 1e-12 for v in defined), sum(v >= -1e-12 for v in defined))
         assert (c.estimate.low, c.estimate.high) == pytest.approx((low, high), rel=1e-9, abs=1e-12)
-        assert c.p == min(1, 2 * (fewer + 1) / (len(defined) + 1))  # type: ignore[attr-defined]
-        assert c.n_empty_replicates == n_empty[-1]  # type: ignore[attr-defined]
-        assert c.signature == f"{metric}|b:120|seed:5|unit:patient|v:1"  # type: ignore[attr-defined]
+        assert c.p == min(1, 2 * (fewer + 1) / (len(defined) + 1))
+        assert c.n_empty_replicates == n_empty[-1]
+        assert c.signature == f"{metric}|b:120|seed:5|unit:patient|v:1"
     assert few == [FINDINGS[2]]
     assert n_empty[3] > 0  # the rare finding is missing, or 0 in the reference, in some replicates
 

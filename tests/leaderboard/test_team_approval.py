@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
@@ -148,14 +149,14 @@ def test_an_upload_for_a_team_that_waits_is_a_problem_in_words(
     cookies = {"reveal": accounts.new_session(jane)} if way == "session" else {}
     client = TestClient(world.app, base_url="http://board.test", headers=sign_in, cookies=cookies)
 
-    def send() -> object:
+    def send() -> httpx.Response:
         fields = {"benchmark": BENCHMARK, "metadata": json.dumps({**METADATA, "organization": "Example Lab"})}
         with write_file().open("rb") as stream:
             return client.post(SUBMISSIONS, data=fields, files={"file": ("good.jsonl", stream)})
 
-    assert problem(send(), 409, "not-now")["detail"] == WAITS  # type: ignore[arg-type]
+    assert problem(send(), 409, "not-now")["detail"] == WAITS
     assert world.services.store.list_submissions() == []
     me_now = client.get("/api/v1/me").json()
     assert [team["name"] for team in me_now["teams"]] == ["Example Lab"]
     accounts.approve_team(lab, "cli")
-    assert send().status_code == 202  # type: ignore[attr-defined]
+    assert send().status_code == 202

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reveal_leaderboard.custody import fork_client as service_module
@@ -50,7 +51,7 @@ def is_gone(pid: int) -> Callable[[], bool]:
     return gone
 
 
-def asleep(jail: TemplateService, pool: ThreadPoolExecutor) -> tuple[object, int]:
+def asleep(jail: TemplateService, pool: ThreadPoolExecutor) -> tuple[Future[Any], int]:
     """A request that sleeps, and its child."""
     jail.start()
     assert jail.pid is not None
@@ -78,7 +79,7 @@ def test_a_request_whose_template_dies_under_it_is_run_once_more(jail: TemplateS
         wait_until(lambda: jail.pid not in (None, before) and children_of(jail.pid or 0))
         for again in children_of(jail.pid or 0):
             os.kill(again, signal.SIGKILL)
-        ended, _ = future.result()  # type: ignore[attr-defined]
+        ended, _ = future.result()
     assert ended.code == -signal.SIGKILL
     assert not ended.timed_out
 
@@ -88,7 +89,7 @@ def test_a_child_that_was_killed_is_told_as_that(jail: TemplateService) -> None:
         future, child = asleep(jail, pool)
         before = jail.pid
         os.kill(child, signal.SIGKILL)
-        ended, answer = future.result()  # type: ignore[attr-defined]
+        ended, answer = future.result()
     assert (ended.code, ended.timed_out, answer) == (-signal.SIGKILL, False, b"")
     assert ask(jail, "hello")[1] == b"hello"
     assert jail.pid == before
@@ -106,7 +107,7 @@ def test_closing_ends_template_and_children(jail: TemplateService) -> None:
         wait_until(lambda: jail.pid is not None and children_of(jail.pid))  # the request is run once more
         for again in children_of(jail.pid or 0):
             os.kill(again, signal.SIGKILL)
-        assert future.result()[0].code == -signal.SIGKILL  # type: ignore[attr-defined]
+        assert future.result()[0].code == -signal.SIGKILL
 
 
 PARENT = """
