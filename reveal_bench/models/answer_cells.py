@@ -41,6 +41,7 @@ from reveal_bench.models.answer_words import (
     bare,
     begins_absent,
     is_refusal,
+    noted,
     nothing,
     says_absent,
 )
@@ -76,15 +77,21 @@ _NO_CELL_AFTER = re.compile(
 )
 _NO_CELL_BEFORE = re.compile(
     r"(?i)(?:vertebrae?|vertebral (?:body|level)|leads?|ribs?|vitamin|stage|segment|ha?emoglobin|spine|dis[ck]|sound"
-    r"|electrode|icd-?10|wirbel|step|type|grade)\s$"
+    r"|electrode|icd-?10|wirbel|step|type|grade|section|policy|paragraph|clause|article|appendix|category|table"
+    r"|figure|rule)\s$"
 )
 _CORNER_AFTER = re.compile(r"(?i)\W{1,3}(?:is |in |being |at )?the (?:top|upper|bottom|lower)[ -](?:left|right)")
 _DENIED_BEFORE = re.compile(
-    r"(?i)\b(?:not|nor|neither|instead of|rather than|no \w+|nicht|weniger|statt|pas)\s(?:in |at )?(?:cell )?$|不是$"
+    r"(?i)\b(?:not|nor|neither|instead of|rather than|no \w+|nicht|weniger|statt|pas|et non|e non|y no|niet|não|не|nie)"
+    r"\s(?:in |at |em |en |в )?(?:cell |cel |case )?$|不是$"
 )
 _EXAMPLE = re.compile(
     r"(?i)such as|would read|e\.g|example|for instance|(?<!looks )\blike\b|format|beispiel|z\.B|exempl"
 )
+
+_ROW_COLUMN = re.compile(r"(?i)\b(?:R[0-9]{1,2}[ ,;]{0,3}C[0-9]{1,2}|C[0-9]{1,2}[ ,;]{0,3}R[0-9]{1,2})\b")
+_COLUMN_R = 18
+"""Number of the column R: in a smaller grid, R5 is row 5."""
 
 _STATING = re.compile(
     rf"(?i){KEY}[^.!?\n]{{0,60}}?(?:\b(?:is|be|ist|wäre|est|serait|es|è)\b|[:=是为])"
@@ -95,6 +102,22 @@ _STATED_AFTER = re.compile(
     r"(?i)\s(?:is|seems|appears|looks|ist|est)\b[^.!?\n]{0,25}\b(?:most|best|densest|clearest|answer)\b"
 )
 _TURNS = re.compile(r"(?i)\b(?:followed|than|not|then|unlike|over|next|besides|with|nicht|pas|adjacent)\b")
+_FIRST_AFTER = re.compile(
+    r"(?i)\s?\(?(?:the )?(?:most|best|primary|main|strongest|highest|top choice|first choice|densest)\b"
+)
+_FIRST_BEFORE = re.compile(
+    r"(?i)(?:^|[\n;,.]|\bmy )\s{0,3}(?:primary|main|first|1st|best|top|most likely)\b[^:\n,;]{0,20}[:=]\W{0,4}$"
+)
+_LESSER_AFTER = re.compile(
+    r"(?i)\s?\(?(?:possibl[ey]|less|lesser|maybe|perhaps|secondary|second|alternative|unlikely|adjacent"
+    r"|runner|to a lesser)\b"
+)
+_LESSER_BEFORE = re.compile(
+    r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|second(?: choice)?|2nd(?: choice)?"
+    r"|alternatively?|possibly|perhaps|runner-up|followed by|(?:and|but) also)\W{0,4}(?:in |at |by |is )?(?:cell )?$"
+)
+_RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])[.):]\s{0,3}\W{0,3}$")
+_CHANCE = re.compile(r"\s?[:=(-]?\s?\(?(?:(0?\.[0-9]{1,6}|1\.0{1,6})(?![0-9])|([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%)")
 _EMPHASISED = re.compile(r"(?i)(?:\*\*|__|`|\")\s?(?:cell\s)?([A-Za-z])([0-9]{1,2})\s?\.?(?:\*\*|__|`|\")")
 
 
@@ -129,6 +152,9 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     'D5'
     """
     grid, text = Grid(settings.grid), bare(plain)
+    if grid.n < _COLUMN_R and (numbered := _ROW_COLUMN.search(text)):
+        reply = read_cell(_ROW_COLUMN.sub("...", plain), question, settings, is_cut)
+        return noted(reply, f'passed over "{numbered[0]}": columns have letters')
     statement = _stated(text, is_cut=is_cut)
     if statement and is_cut and _may_go_on(statement, text, grid):
         statement = None
@@ -198,6 +224,8 @@ def _mentioned(text: str, marked: str, known: Sequence[str]) -> _NamedCells | No
         rest = ranged or [cell for cell in named if text[cell[1]].isupper()]
         return replace(_cells(rest, "a range" if ranged else "prose"), is_sure=False) if rest else None
     end = cells[-1][2]
+    if len(cells) > 1 and (first := _ranked_first(text, cells)):
+        return first
     if name := _stated_in_prose(text, cells):
         return _NamedCells((name,), "a sentence that states it", end)
     own = [line for line in map(_lone, text.split("\n")) if line and in_grid.intersection(line.names)]
@@ -230,12 +258,45 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
 def _after_key(rest: str) -> _NamedCells | None:
     """Parse the text after a line's key: the cells at its beginning, "absent", or the cells in its prose."""
     listed = _list(rest)
+    cells, ranged = _prose(rest, "")
+    if len(cells) > 1 and (not listed or len(listed.names) > 1) and (first := _ranked_first(rest, cells)):
+        return replace(first, how="a line")
     if listed:
         return listed
     if begins_absent(rest):
         return _NamedCells((), "a line", is_absent=True)
-    cells, ranged = _prose(rest, "")
     return _cells(cells or ranged, "a line") if cells or ranged else None
+
+
+def _ranked_first(text: str, cells: list[_Place]) -> _NamedCells | None:
+    """Return the cells with the one that the text ranks first at the end; None if the text has no ranking.
+
+    A ranking is a numbered list ("1. D5 2. E5"), probabilities, or words such as "primary" and "less likely".
+    """
+    before = [text[max(0, start - 40) : start] for _, start, _ in cells]
+    numbers = [int(match[1]) if (match := _RANK.search(lead)) else 0 for lead in before]
+    chances = [_CHANCE.match(text, end) for *_, end in cells]
+    leading = [
+        bool(_FIRST_AFTER.match(text, end) or _FIRST_BEFORE.search(lead))
+        for (*_, end), lead in zip(cells, before, strict=True)
+    ]
+    lesser = [
+        bool(_LESSER_AFTER.match(text, end) or _LESSER_BEFORE.search(lead))
+        for (*_, end), lead in zip(cells, before, strict=True)
+    ]
+    if numbers == list(range(1, len(cells) + 1)) and len(cells) > 1:
+        best = 0
+    elif len(cells) > 1 and all(chances):
+        values = [float(match[1]) if match[1] else float(match[2]) / 100 for match in chances if match]
+        best = values.index(max(values))
+    elif sum(leading) == 1:
+        best = leading.index(True)
+    elif any(lesser) and not all(lesser):
+        best = [i for i, is_lesser in enumerate(lesser) if not is_lesser][-1]
+    else:
+        return None
+    others = [name for i, (name, _, _) in enumerate(cells) if i != best]
+    return _NamedCells((*others, cells[best][0]), "a ranking", cells[-1][2])
 
 
 def _lone(line: str) -> _NamedCells | None:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import yaml
+
 from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.questions import Question
@@ -22,22 +24,29 @@ from reveal_bench.kinds.tasks.records import AnswerBox
 
 MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
 """Maximum number of an answer's last characters that are read, and of the characters in which prose is searched."""
-_MOST_BELOW, _MOST_STATEMENTS = 40, 20
+_MOST_BELOW, _MOST_STATEMENTS, _MOST_LOOSE = 40, 20, 20
 
+_THOUGHT_TAG = r"(?:think|thinking|thought|reasoning|seed:think|analysis|scratchpad|reflection)"
+# Gemma 4 writes <|channel>thought ... <channel|>; a server that drops Harmony's tokens, "analysis...assistantfinal...".
 _THOUGHT = re.compile(
-    r"(?i)(?P<open><(?:think|thinking|thought|reasoning|seed:think|unused94)>|◁think▷|\[THINK\]|<\|begin_of_thought\|>"
-    r"|<\|channel\|>(?:analysis|commentary)\b[^<]{0,40}<\|message\|>)"
-    r"|(?P<close></(?:think|thinking|thought|reasoning|seed:think)>|<unused95>|◁/think▷|\[/THINK\]"
-    r"|<\|end_of_thought\|>|<\|channel\|>final\b[^<]{0,40}<\|message\|>)"
+    rf"(?i)(?P<open><(?:{_THOUGHT_TAG}|unused94)>|◁think▷|\[THINK\]|<\|begin_of_thought\|>|<\|channel>thought\b"
+    r"|<\|channel\|>(?:analysis|commentary)\b[^<]{0,40}<\|message\|>|\A\s{0,9}(?-i:analysis(?=[A-Z\"']))"
+    r"|\A\s{0,9}Thinking\.{3}\s{0,9}\n)"
+    rf"|(?P<close></{_THOUGHT_TAG}>|<unused95>|◁/think▷|\[/THINK\]|<\|end_of_thought\|>|<channel\|>"
+    r"|<\|channel\|>final\b[^<]{0,40}<\|message\|>|(?-i:assistantfinal)|\n\.{3}\s?done thinking\b\.?)"
 )
+_BOXED = re.compile(r"(?i)<\|begin_of_box\|>(.{0,400}?)<\|end_of_box\|>", re.DOTALL)
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _TOKENS = re.compile(r"(?i)<\|[^<>|\n]{1,40}\|>|</?(?:s|bos|eos|start_of_turn|end_of_turn|pad)>")
+_FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
+_SAME_SHAPE = dict(zip("АВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΧ", "ABEKMHOPCTXABEZHIKMNOPTX", strict=True))
+_FOREIGN_LETTER = re.compile(rf"(?i)(?<!\w)[{''.join(_SAME_SHAPE)}](?=[0-9]{{1,2}}(?!\w))")
 _PLAIN = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | dict.fromkeys("“”„‟«»「」", '"') | dict.fromkeys("‘’‚‛", "'"))
 
 KEY = (
     r"(?:(?<![A-Za-z])(?:grid[ _]?cell|cell|grid[ _]?coordinates?|coordinates?|answer|zelle|rasterzelle|gitterzelle"
-    r"|antwort|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
+    r"|antwort|antwoord|cel|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
     r"|单元格|格子|答案|セル|答え|回答|셀|정답|ответ|ячейка|الخلية|الإجابة)"
 )
 """Pattern of the words that introduce an answer, usually a cell, in several languages."""
@@ -47,6 +56,7 @@ _IS = r"\W{0,6}?(?:is )?\W{0,4}?"
 _COLUMN_ROW = re.compile(
     rf"(?i){_COLUMN}{_IS}\b([A-Z])\b\W{{0,6}}(?:and |und |et |in )?\W{{0,3}}{_ROW}{_IS}\b([0-9]{{1,2}})\b"
     rf"|{_ROW}{_IS}\b([0-9]{{1,2}})\b\W{{0,6}}(?:and |und |et |in )?\W{{0,3}}{_COLUMN}{_IS}\b([A-Z])\b"
+    r"|第?\s?([A-Z])\s?[列열]\W{0,3}第?\s?([0-9]{1,2})\s?[行행]|第?\s?([0-9]{1,2})\s?[行행]\W{0,3}第?\s?([A-Z])\s?[列열]"
 )
 _BRACKETED = re.compile(r"\(\s?([A-Za-z])\s?,\s?([0-9]{1,2})\s?\)")
 _JSON_KEY = re.compile(rf"(?i)[\"']{KEY}[\"']\s{{0,3}}[:=]")
@@ -75,8 +85,20 @@ _REFUSAL = re.compile(
     r"|\b(?:don't|do not|cannot|can't) see (?:any|an|the|your) (?:image|picture|attachment)"
     r"|tut mir leid|kann[^.\n]{0,60}\bnicht\b|ne (?:peux|puis|suis) pas|désolé|no puedo|lo siento|non posso"
     r"|mi dispiace|não posso|无法|不能|抱歉|对不起|できません|申し訳|죄송|수 없습니다|не могу|извините"
+    r"|\bkan(?: ik)?(?: helaas)? (?:geen|niet)\b|üzgünüm|yorumlayama|لا أستطيع|لا يمكنني|عذرا|nie mogę"
+    r"|kan (?:inte|ikke)"
 )
-_JSON_OPENING = re.compile(r"\{(?=\s*[\"}])|\[(?=\s*[\"{\]])")
+SAFETY_VERDICT = re.compile(r"\s{0,9}unsafe\s{1,9}S[0-9]{1,2}(?:\s{0,3},\s{0,3}S[0-9]{1,2}){0,20}\s{0,9}")
+"""Pattern of an answer that is only the verdict of a safety model (Llama Guard)."""
+_SERVICE_ERROR = re.compile(
+    r"(?i)\bupstream\b|\bbad gateway\b|\binternal server error\b|\bservice unavailable\b|\brate limit|\bplease retry\b"
+    r"|\btry again later\b|\bempty response\b"
+)
+_QUOTED = r"\"(?:[^\"\\\n]|\\.){0,2000}\"|'[^'\n]{0,2000}'"
+_COMMENT = re.compile(rf"({_QUOTED})|//[^\n]*|/\*.{{0,2000}}?\*/|#[^\n]*", re.DOTALL)
+_BRACKET_OR_QUOTED = re.compile(rf"{_QUOTED}|[\[\]{{}}]")
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+_JSON_OPENING = re.compile(r"\{(?=\s*[\"'}])|\[(?=\s*[\"'\[{\]])")
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
@@ -104,19 +126,23 @@ def without_thinking(text: str) -> tuple[str, bool]:
             opened, inside, start = True, False, tag.end()
     if not inside:
         kept.append(text[start:])
-    return _CONTROL.sub("", _TOKENS.sub(" ", "\n".join(kept)).replace("\r", "\n")).strip(), inside
+    answer = _BOXED.sub(r"<answer>\1</answer>", "\n".join(kept))
+    return _CONTROL.sub("", _TOKENS.sub(" ", answer).replace("\r", "\n")).strip(), inside
 
 
 def cleaned(text: str) -> str:
-    """Return the text with full-width letters, dashes and quotes replaced by those of a keyboard.
+    """Return the text with full-width letters, dashes, quotes and digits of any script replaced by those of a keyboard.
+
+    A Cyrillic or Greek letter directly before a number is replaced by the Latin letter of the same shape.
 
     Examples
     --------
-    >>> cleaned("Cell: Ｄ５")
-    'Cell: D5'
+    >>> cleaned("Cell: Ｄ５"), cleaned("Ответ: В٣")  # the second letter is Cyrillic, its digit Arabic
+    ('Cell: D5', 'Ответ: B3')
     """
     plain = unicodedata.normalize("NFKC", text[-MAX_CHARACTERS:]).translate(_PLAIN)
-    return _UNSEEN.sub("", plain[-MAX_CHARACTERS:]).strip()
+    plain = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), _UNSEEN.sub("", plain[-MAX_CHARACTERS:]))
+    return _FOREIGN_LETTER.sub(lambda letter: _SAME_SHAPE[letter[0].upper()], plain).strip()
 
 
 def bare(text: str) -> str:
@@ -127,13 +153,15 @@ def bare(text: str) -> str:
     text = re.sub(r"(?<=[A-Za-z])_(?=[0-9])", "", text).replace("_", " ")
     text = _KEY_INSIDE.sub("\n", _JSON_KEY.sub("\nanswer:", text))
     text = _BRACKETED.sub(r"(\1\2)", text)
-    return _COLUMN_ROW.sub(lambda m: f"{m[1] or m[4]}{m[2] or m[3]}", text)
+    return _COLUMN_ROW.sub(lambda m: f"{m[1] or m[4] or m[5] or m[8]}{m[2] or m[3] or m[6] or m[7]}", text)
 
 
 def says_absent(text: str, finding: str | None, *, after: int | None = None) -> bool:
     """Return True if the text denies the finding; if a cell ends at `after`, only plain denials count."""
     rest = text[after or 0 :]
-    denied = rf"\b(?:no|without|(?:not|n't) see)(?: (?:evidence|signs?) of)?(?: \w+)? {re.escape(finding or ' ')}\b"
+    denied = (
+        rf"\b(?:no|without|(?:not|n't) see)(?: (?:evidence|signs?) of)?(?: \w+)? {re.escape(finding or ' ')}(?:e?s)?\b"
+    )
     return bool((_ABSENT_FIRMLY if after else _ABSENT).search(rest) or re.search(denied, rest, re.IGNORECASE))
 
 
@@ -167,18 +195,73 @@ def statements(text: str, keys: str) -> list[tuple[str, bool]]:
 
 
 def json_values(text: str) -> list[Any]:
-    """Return the JSON objects and lists in a text, in order; only the last 300 opening brackets are tried."""
+    """Return the JSON objects and lists in a text, in order.
+
+    Examples
+    --------
+    >>> json_values("Boxes: [{'x': 1,}, // none above\\n {'x': 2}]")
+    [[{'x': 1}, {'x': 2}]]
+    """
+    return [value for value, _, _ in json_spans(text)]
+
+
+def json_spans(text: str) -> list[tuple[Any, int, int]]:
+    """Return (value, start, end) of the JSON objects and lists in a text; only the last 300 opening brackets are tried.
+
+    Trailing commas, single quotes and comments are allowed, as models write them.
+    """
     decoder = json.JSONDecoder()
-    values, end = [], 0
+    spans, end, n_loose = list[tuple[Any, int, int]](), 0, 0
     for opening in [match.start() for match in _JSON_OPENING.finditer(text)][-300:]:
         if opening < end:
             continue
         try:
             value, end = decoder.raw_decode(text, opening)
         except (ValueError, RecursionError):
-            continue
-        values.append(value)
-    return values
+            loose = _loose_json(text, opening) if n_loose < _MOST_LOOSE else None
+            n_loose += 1
+            if loose is None:
+                continue
+            value, end = loose
+        spans.append((value, opening, end))
+    return spans
+
+
+def _loose_json(text: str, opening: int) -> tuple[Any, int] | None:
+    """Return the value that begins at a bracket and its end, read as YAML, whose flow style contains loose JSON."""
+    end = _closing_bracket(text, opening)
+    if end is None or "&" in text[opening:end] or "*" in text[opening:end]:  # anchors and aliases
+        return None
+    block = _COMMENT.sub(lambda match: match[1] or " ", text[opening:end])
+    try:
+        value = yaml.load(block, Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    return _typed(value), end
+
+
+def _closing_bracket(text: str, opening: int) -> int | None:
+    """Return the position after the bracket that closes the one at `opening`; brackets in quotes do not count."""
+    depth = 0
+    for match in _BRACKET_OR_QUOTED.finditer(text, opening, opening + MAX_PROSE):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(match[0], 0)
+        if depth > 20:
+            return None
+        if depth == 0:
+            return match.end()
+    return None
+
+
+def _typed(value: Any) -> Any:
+    """Return a value of YAML, whose scalars are texts, with numbers and constants as JSON has them."""
+    if isinstance(value, dict):
+        return {str(key): _typed(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_typed(entry) for entry in value]
+    try:
+        return json.loads(_CONSTANTS.get(value, value))
+    except ValueError:
+        return value
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -230,4 +313,7 @@ def nothing(plain: str, question: Question, *, is_absent: bool) -> Reply:
     """Return the reply for an answer without the requested content."""
     if is_absent:
         return Reply("unclear", note="says that the finding is absent") if question.present else Reply("absent")
-    return Reply("refused" if is_refusal(plain) else "unclear")
+    if is_refusal(plain):
+        return Reply("refused")
+    is_error = _SERVICE_ERROR.search(plain[:MAX_PROSE])
+    return Reply("unclear", note="seems to be an error message of the endpoint" if is_error else "")

@@ -2,16 +2,13 @@
 
 Conventions
 -----------
-Nothing is repaired and nothing guessed: a cell or point outside the image, or a name that is not one of the labels, is
-not an answer. The `note` lists ignored parts. Thinking (``<think>...</think>`` and the like) is never read. Points and
-boxes are returned in pixels of the full image, mapped from pixels of the image that the model saw. Numbers are read in
-the requested convention only (:mod:`reveal_bench.models.coordinates`), even if they seem to have another unit. An
-answer to a mirrored image is mirrored back.
+Nothing is guessed: a cell or point outside the image, or a name that is not one of the labels, is not an answer. The
+`note` lists ignored parts. Thinking (``<think>...</think>`` and the like) is never read. An answer to a mirrored image
+is mirrored back.
 
 * A cell: :mod:`reveal_bench.models.answer_cells` defines where an answer is searched for a cell, and which of several
   cells is used.
-* A point or a box: numbers, in order or by name; the note says if they seem to have another unit. Some names imply a
-  convention: "box_2d" is in thousandths, y first; a tag <point x="..." y="..."> is in percent; "bbox_2d" has corners.
+* A point or a box: :mod:`reveal_bench.models.answer_places` defines how numbers are read.
 * Boxes with scores: the last JSON block that has boxes; boxes without a score in [0, 1] are ignored.
 * The labels of a study: JSON, a line "Findings: ..." or a list under that line, a list such as "COPD: yes", or the last
   lines if they are labels.
@@ -25,166 +22,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from reveal_bench.findings import canonical_finding, conflict
-from reveal_bench.kinds.detection.lint import MOST_ON_IMAGE
-from reveal_bench.kinds.detection.records import ScoredBox
-from reveal_bench.kinds.localization.records import Box
-from reveal_bench.kinds.questions import Question, ViewedImage
+from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
-from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.models.answer_cells import read_cell
+from reveal_bench.models.answer_places import answer_box, box_entries, read_boxes, read_place
 from reveal_bench.models.answer_words import (
     MAX_CHARACTERS,
-    MAX_PROSE,
+    SAFETY_VERDICT,
     Reply,
     bare,
-    begins_absent,
     cleaned,
     is_refusal,
     json_values,
     lines_of,
     noted,
-    nothing,
-    says_absent,
     statements,
     without_thinking,
 )
 from reveal_bench.models.controls import mirrored_back
-from reveal_bench.models.coordinates import convention
-from reveal_bench.models.overlay import SquareView, whole_size
 from reveal_bench.models.questions import AskSettings
-
-LEAST_SIDE = 1e-6
-"""Minimum side of a box in pixels; a shorter one may be rounded to 0."""
-_SYNONYMS = {
-    "left": "x", "top": "y", "width": "w", "height": "h", "xmin": "x1", "ymin": "y1", "xmax": "x2", "ymax": "y2",
-    "right": "x2", "bottom": "y2",
-}  # fmt: skip
-_NUMBER_KEYS = "point|box|bounding box|bbox|coordinates?|answer|location|position|punkt|antwort|réponse|答案|坐标"
-_LABEL = r"x_?min|y_?min|x_?max|y_?max|x1|y1|x2|y2|x|y|width|height|left|top|right|bottom|w|h"
-_NUMBER = re.compile(
-    rf"(?i)(?:(?<![A-Za-z])[\"']?(?P<label>{_LABEL})[\"']?\s{{0,2}}[:=]\s{{0,2}})?"
-    r"(?<![A-Za-z0-9.])(?P<number>-?[0-9]{1,7}(?:\.[0-9]{1,12})?)(?![0-9]|\.[0-9]|[eE][-+]?[0-9])(?P<percent>\s?%)?"
-)
-_TAG = re.compile(r"<points?\s{1,3}x1?=\"(?P<x>[0-9.]{1,9})\"\s{1,3}y1?=\"(?P<y>[0-9.]{1,9})\"")
-_BETWEEN_CORNERS = re.compile(r"\s{0,3}[)\]]\s{0,3},?\s{0,3}[(\[]\s{0,3}")
-_BETWEEN = re.compile(r"(?i)\s{0,4}(?:px|pixels?)?\s{0,4}[,;|]?\s{0,8}(?:and|und|et)?\s{0,3}[\"']?")
-
-
-def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
-    """Return the reply to a question whose answer is a point or a box; `plain` is cleaned text."""
-    if settings.coordinates == "percent":
-        plain = _TAG.sub("\\npoint: \\g<x>, \\g<y>\\n", plain)
-    text, n = bare(plain), 2 if question.form == "point" else 4
-    named = statements(text, _NUMBER_KEYS)
-    rests = [rest for rest, _ in named if _number_runs(rest, settings) or begins_absent(rest)]
-    if rests:
-        runs = _number_runs(rests[-1], settings)[:1]
-        is_absent = not runs
-    else:
-        runs = _number_runs(text, settings)
-        if is_cut and len(runs) != 1:
-            return Reply("cut_off")
-        runs = [run for run in runs if len(run) == n][-1:] or runs[-1:]
-        is_absent = says_absent(text, question.finding)
-    if not runs:
-        return nothing(plain, question, is_absent=is_absent)
-    if is_cut and (len(runs[0]) < n or text[-1:].isdigit()):  # another digit may be missing
-        return Reply("cut_off")
-    key = boxes_2d[0] if (boxes_2d := re.findall(r"\bb?box[ _]2d", plain)) else ""
-    values, note = _in_order(runs[0], n, key.replace(" ", "_"), settings)
-    if values is None:
-        return Reply("unclear", note=note)
-    return _place_reply(_in_pixels(values, (settings.side, settings.side), settings), values, note, question, settings)
-
-
-def _in_order(
-    run: Sequence[tuple[str, float, bool]], n: int, key: str, settings: AskSettings
-) -> tuple[tuple[float, ...] | None, str]:
-    """Return a run of `n` numbers as x, y (width, height) in the requested unit, or None, and a note.
-
-    `key` is the key of these numbers in a JSON object, or "".
-    """
-    chosen = convention(settings.coordinates)
-    if any(is_percent for _, _, is_percent in run) and settings.coordinates != "percent":
-        return None, f"percentages: {settings.coordinates} were asked for"
-    if key == "box_2d" and settings.coordinates != "thousandths-yx":
-        return None, f'"box_2d" is in thousandths, y first: {settings.coordinates} were asked for'
-    if len(run) != n:
-        return None, f"{len(run)} numbers, {n} were asked for"
-    names = ("x", "y", "w", "h")[:n]
-    order = chosen.names("point" if n == 2 else "box", corners=settings.corners or key.endswith("box_2d"))
-    labels = [_SYNONYMS.get(label, label or name) for (label, _, _), name in zip(run, order, strict=True)]
-    by_label = dict(zip(labels, (value for _, value, _ in run), strict=True))
-    if set(by_label) == set(names):
-        return tuple(by_label[name] for name in names), ""
-    if set(by_label) == {"x1", "y1", "x2", "y2"}:
-        x, y = by_label["x1"], by_label["y1"]
-        return (x, y, by_label["x2"] - x, by_label["y2"] - y), "" if settings.corners else "named as corners"
-    return None, f"numbers named {', '.join(labels)}"
-
-
-def _in_pixels(values: tuple[float, ...], size: tuple[int, int], settings: AskSettings) -> tuple[float, ...]:
-    """Convert x, y (width, height) from the requested unit to pixels of the shown image of `size` (height, width)."""
-    units = convention(settings.coordinates).pixels_of(size) * 2
-    return tuple(value * unit for value, unit in zip(values, units, strict=False))
-
-
-def _place_reply(
-    place: tuple[float, ...], numbers: tuple[float, ...], note: str, question: Question, settings: AskSettings
-) -> Reply:
-    """Return the reply in pixels of the full image; `place` is in pixels of the square, `numbers` as requested."""
-    side, view = settings.side, SquareView(question.image.size, settings.side)
-    notes = [note, _looks_like(numbers, side) if settings.coordinates == "pixels" else ""]
-    x, y = place[:2]
-    if len(place) == 2:
-        inside = 0 <= x < side and 0 <= y < side
-        reply = Reply("answered", point=view.to_full(x, y)) if inside else Reply("outside")
-        return noted(reply, *notes)
-    width, height = place[2:]
-    if min(width, height) < LEAST_SIDE:
-        return noted(Reply("unclear", note="a box must have a width and a height above 0"), *notes)
-    if x < 0 or y < 0 or x + width > side or y + height > side:
-        if 0 <= x < width <= side and 0 <= y < height <= side and not settings.corners:
-            notes.append("corners instead of width and height?")
-        return noted(Reply("outside"), *notes)
-    full = view.box_to_full((x, y, width, height))
-    return noted(Reply("answered", box=kept_inside(full, question.image.size)), *notes)
-
-
-def _looks_like(values: tuple[float, ...], side: int) -> str:
-    """Return a note if the numbers, which are read as pixels, seem to have another unit."""
-    if all(0 <= value <= 1 for value in values) and any(value % 1 for value in values):
-        return "looks like fractions of the side"
-    if all(0 <= value <= 1000 for value in values) and max(values) > side:
-        return "looks like thousandths of the side, or pixels of another size"
-    return ""
-
-
-def kept_inside(box: Box, size: tuple[int, int]) -> Box:
-    """Return the box, cut where a rounding error puts it slightly beyond the right or lower edge."""
-    x, y, width, height = box
-    return x, y, min(width, size[1] - x), min(height, size[0] - y)
-
-
-def _number_runs(text: str, settings: AskSettings) -> list[list[tuple[str, float, bool]]]:
-    """Return runs of numbers separated only by separators and labels, as (label or "", number, is_percentage).
-
-    If corners are requested, "(10, 20), (40, 60)" is one run.
-    """
-    runs: list[list[tuple[str, float, bool]]] = []
-    end = -1
-    for match in _NUMBER.finditer(text, max(0, len(text) - MAX_PROSE)):
-        between = text[end : match.start()][:40]
-        is_pair = settings.corners and len(runs[-1:]) == 1 and len(runs[-1]) == 2
-        joins = _BETWEEN.fullmatch(between) or (is_pair and _BETWEEN_CORNERS.fullmatch(between))
-        if end < 0 or not joins or match.start() - end > 39:
-            runs.append([])
-        runs[-1].append(
-            ((match["label"] or "").lower().replace("_", ""), float(match["number"]), bool(match["percent"]))
-        )
-        end = match.end()
-    return runs
-
 
 _LABEL_KEYS = "findings?|labels?|answer|diagnos[ei]s|present|befunde?|antwort|réponse|答案"
 _NO_LABELS = re.compile(
@@ -293,8 +149,8 @@ _SHORT = 600
 
 def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
     """Return the reply to an open task: the whole `text`, and the boxes of the last JSON block that has boxes."""
-    blocks = [block for value in json_values(text) if (block := _box_entries(value)) is not None]
-    read = [_answer_box(entry, question, settings) for entry in (blocks[-1] if blocks else [])[: ANSWER_LIMITS.boxes]]
+    blocks = [block for value in json_values(text) if (block := box_entries(value)) is not None]
+    read = [answer_box(entry, question, settings) for entry in (blocks[-1] if blocks else [])[: ANSWER_LIMITS.boxes]]
     boxes, notes = tuple(box for box, _ in read if box), [note for _, note in read if note]
     if blocks and len(blocks[-1]) > ANSWER_LIMITS.boxes:
         notes.append(f"{len(blocks[-1])} boxes, the first {ANSWER_LIMITS.boxes} were read")
@@ -310,96 +166,7 @@ def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool
     return Reply("answered", text=text, boxes=boxes, note=note)
 
 
-def _box_entries(value: Any) -> list[Any] | None:
-    if isinstance(value, dict) and isinstance(value.get("boxes"), list):
-        return list(value["boxes"])
-    if isinstance(value, list) and value and all(isinstance(entry, dict) and "label" in entry for entry in value):
-        return value
-    return None
-
-
-def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[AnswerBox | None, str]:
-    """Return a box of an open task's answer, in pixels of the full image, or a note on the problem."""
-    if not isinstance(entry, dict):
-        return None, f"passed over a box that is a {type(entry).__name__}, no object"
-    label = entry.get("label")
-    most = ANSWER_LIMITS.label_characters
-    if not (isinstance(label, str) and label.strip() and label.isprintable() and len(label) <= most):
-        return None, f"passed over a box without a label of 1 to {most} plain characters"
-    n, place = len(question.images), entry.get("image", 1 if len(question.images) == 1 else None)
-    if isinstance(place, bool) or not isinstance(place, int) or not 1 <= place <= n:
-        return None, f"passed over {label!r}: `image` must be a number from 1 to {n}"
-    image = question.images[place - 1]
-    box, note = _whole_picture_box(entry, image, settings)
-    if box is None:
-        return None, f"passed over {label!r}: {note}"
-    return AnswerBox(image.image_id, label.strip(), box), ""
-
-
-def _whole_picture_box(entry: dict[str, Any], image: ViewedImage, settings: AskSettings) -> tuple[Box | None, str]:
-    """Return a box in pixels of an image that was shown whole, or a note on the problem."""
-    values, note = _sides(entry, settings)
-    if values is None:
-        return None, note
-    size = height_shown, width_shown = whole_size(image.size, settings.side)
-    x, y, width, height = _in_pixels(values, size, settings)
-    if not (x >= 0 and y >= 0 and LEAST_SIDE <= width <= width_shown - x and LEAST_SIDE <= height <= height_shown - y):
-        return None, f"outside the picture of {width_shown} x {height_shown} pixels"
-    across, down = image.size[1] / width_shown, image.size[0] / height_shown
-    return kept_inside((x * across, y * down, width * across, height * down), image.size), ""
-
-
-_BOX_KEYS = ("box", "bbox", "box_2d", "bbox_2d")
-
-
-def _sides(entry: dict[str, Any], settings: AskSettings) -> tuple[tuple[float, ...] | None, str]:
-    """Return x, y, width and height of a box of an open task, by name or as a list, or a note on the problem."""
-    key = next((key for key in _BOX_KEYS if isinstance(entry.get(key), list)), "")
-    names = ("x", "y", "w", "h") if "w" in entry or "x" in entry else ("x1", "y1", "x2", "y2")
-    sides = entry[key] if key else [entry.get(name) for name in names]
-    if not all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e7 for v in sides):
-        return None, "x, y, w and h must be numbers"
-    labels = [""] * len(sides) if key else names
-    return _in_order([(name, float(v), False) for name, v in zip(labels, sides, strict=True)], 4, key, settings)
-
-
-def read_boxes(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
-    """Return the reply to a question about one finding whose answer is any number of boxes with scores."""
-    blocks = [block for value in json_values(plain) if (block := _detections_in(value)) is not None]
-    if not blocks:
-        is_absent = says_absent(bare(plain), question.finding)
-        return Reply("cut_off") if is_cut else nothing(plain, question, is_absent=is_absent)
-    entries = blocks[-1]
-    if not entries:
-        return nothing(plain, question, is_absent=True)
-    read = [_detection(entry, question, settings) for entry in entries[:MOST_ON_IMAGE]]
-    detections, notes = tuple(one for one, _ in read if one), list(dict.fromkeys(note for _, note in read if note))
-    if len(entries) > MOST_ON_IMAGE:
-        notes.append(f"{len(entries)} boxes, the first {MOST_ON_IMAGE} were read")
-    return noted(Reply("answered" if detections else "unclear", detections=detections), *notes[:10])
-
-
-def _detections_in(value: Any) -> list[Any] | None:
-    """Return the boxes of a JSON value; None if the value does not contain boxes."""
-    if isinstance(value, dict) and isinstance(value.get("boxes"), list):
-        return list(value["boxes"])
-    if isinstance(value, list) and all(isinstance(entry, dict) and set(_BOX_KEYS) & set(entry) for entry in value):
-        return value
-    return None
-
-
-def _detection(entry: Any, question: Question, settings: AskSettings) -> tuple[ScoredBox | None, str]:
-    """Return a box with its score, or a note on the problem."""
-    if not isinstance(entry, dict):
-        return None, f"passed over a box that is a {type(entry).__name__}, no object"
-    score = entry.get("score", entry.get("confidence"))
-    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-        return None, "passed over a box without a score from 0 to 1"
-    box, note = _whole_picture_box(entry, question.image, settings)
-    return (None, f"passed over a box: {note}") if box is None else (ScoredBox(box, float(score)), "")
-
-
-PARSER_VERSION = "2"
+PARSER_VERSION = "3"
 """Version of the parsing rules, raised when any reply is parsed differently; every run folder states the version."""
 
 _CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}
@@ -438,6 +205,8 @@ def read_reply(text: str, question: Question, settings: AskSettings, *, stop_rea
             note = "cut off while thinking" if is_open else "nothing but thinking" if text.strip() else ""
             return Reply("cut_off" if is_cut else "empty", note=note)
         return Reply("unclear", note="the thinking has no end")
+    if SAFETY_VERDICT.fullmatch(plain):
+        return Reply("refused", note="the verdict of a safety model")
     reply = _READERS[question.form](plain, question, settings, is_cut)
     if settings.control == "mirrored":
         reply = mirrored_back(reply, question, settings.grid)

@@ -139,7 +139,11 @@ def test_box(text: str, expected: tuple[float, ...] | str) -> None:
     [
         ("point", "Point: 0.45, 0.6", "looks like fractions of the side"),
         ("point", "Point: 450, 600", "looks like thousandths of the side, or pixels of another size"),
-        ("box", "Box: 100, 100, 200, 200", "corners instead of width and height?"),
+        (
+            "box",
+            "Box: 100, 100, 200, 200",
+            "reaches 44 pixels beyond the edge of the picture of 256 x 256; corners instead of width and height?",
+        ),
         ("box", '{"x1": 10, "y1": 20, "x2": 40, "y2": 60}', "named as corners"),
     ],
 )
@@ -245,9 +249,9 @@ GOOD = {"image": 1, "label": "heart", "x": 1, "y": 2, "w": 3, "h": 4}
     [
         ({"w": 0}, "outside the picture of 768 x 512 pixels"),
         ({"w": 1e-9}, "outside the picture"),
-        ({"x": 766}, "outside the picture"),
-        ({"x": -1}, "outside the picture"),
-        ({"y": "2"}, "x, y, w and h must be numbers"),
+        ({"x": 774}, "outside the picture"),
+        ({"x": -9}, "outside the picture"),
+        ({"y": "two"}, "x, y, w and h must be numbers"),
         ({"h": True}, "x, y, w and h must be numbers"),
         ({"h": float("nan")}, "x, y, w and h must be numbers"),
         ({"h": 10**400}, "x, y, w and h must be numbers"),
@@ -280,7 +284,7 @@ PASSED = "passed over a box without a score from 0 to 1"
         (boxes(ONE, {"box": TWO["box"]}), "answered", 1, PASSED),
         (boxes(ONE, TWO | {"box": [760, 0, 48, 64]}), "answered", 1, "outside the picture of 768 x 512 pixels"),
         (boxes(ONE, TWO | {"box": [0, 0, 48]}), "answered", 1, "3 numbers, 4 were asked for"),
-        (boxes(ONE, "left"), "answered", 1, "passed over a box that is a str, no object"),
+        (boxes(ONE, "left"), "answered", 1, "passed over a box that is a str, no object with a score"),
         (boxes({"box": TWO["box"]}), "unclear", 0, PASSED),
         (boxes(*[ONE] * 101), "answered", 100, "101 boxes, the first 100 were read"),
         (boxes(), "absent", 0, ""),

@@ -60,7 +60,7 @@ def read(form: str, text: str, coordinates: str, *, corners: bool = True) -> Rep
         ("fractions", "(0.500, 0.250)", POINT),
         ("fractions", "pyautogui.click(x=0.500, y=0.250)", POINT),
         ("fractions", "Point: 500, 250", "outside"),
-        ("fractions", "Point: 1.0, 0.25", "outside"),  # the right edge is not of the picture
+        ("fractions", "Point: 1.0, 0.25", (639.99488, 128.0)),  # the prompt says "from 0 to 1"
         ("fractions", "Point: 50%, 25%", "unclear"),
         ("percent", "Point: 50, 25", POINT),
         ("percent", "Point: 50.0%, 25.0%", POINT),
