@@ -310,6 +310,8 @@ def _remedy(status: int | None, endpoint: str | None) -> str:
             return f"check the provider's key and its permissions; {again}"
         state = "is set, check its value" if os.environ.get(KEY_VARIABLE) else "is not set"
         return f"the key is read from {KEY_VARIABLE}, which {state}; {again}"
+    if status == 402:
+        return f"the account has no credit left: pay or choose another; {again}"
     if status == 404:
         path = " and --endpoint (it usually ends in /v1)" if endpoint is not None else ""
         return f"check the name in --model{path}; {again}"

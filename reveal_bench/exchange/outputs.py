@@ -343,10 +343,10 @@ class _Reader:
 
         A table in which all values are 0, 1 or -1 has labels; the values of other tables are scores, also -1.
         """
-        policy, asked = self._reading.policy, {*known.values()}
+        policy, asked = self._reading.policy, dict.fromkeys(known.values())
         values = {value for row in rows for name in known if not _is_blank(value := _value(row.get(name)))}
         are_labels = all(isinstance(value, int | float) and value in (0, 1, -1) for value in values)
-        are_decisions = are_labels and asked >= {*self._findings}
+        are_decisions = are_labels and asked.keys() >= {*self._findings}
         are_chances = all(0 <= value <= 1 for value in values if _is_real(value))
         if are_decisions:
             self._notes.append("values are 0 and 1: read as labels, not as probabilities")

@@ -6,9 +6,10 @@ sent to it. The endpoint's key comes from :data:`KEY_VARIABLE` and is sent only 
 to another machine, and never into a file or a message.
 
 A request is repeated if the connection broke or hung, or the status was 408, 409, 429 or 5xx. The pauses between
-repetitions grow, and are at least as long as the endpoint asks for (:func:`retry_after`). :data:`IN_A_ROW` failed
-requests in a row stop a run (:class:`RunStoppedError`). A request that a content filter refused counts as answered,
-whatever its status, because the next request may pass the filter (:func:`names_content_filter`). Times are seconds.
+repetitions grow, and are at least as long as the endpoint asks for (:func:`retry_after`). A run stops
+(:class:`RunStoppedError`) after :data:`IN_A_ROW` failed requests in a row, and at once after a status of :data:`FINAL`.
+A request that a content filter refused counts as answered, whatever its status, because the next request may pass the
+filter (:func:`names_content_filter`). Times are seconds.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ KEY_VARIABLE = "REVEAL_MODEL_KEY"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 IN_A_ROW = 10
 """Number of failed requests in a row that stops a run: the endpoint is down, or refuses the key or the model."""
+FINAL = (401, 402, 403, 404)
+"""HTTP statuses that every further request would also get: no key, no credit, no permission, no such model."""
 
 FILTERED = (400, 403, 422, 451)
 """HTTP statuses with which content filters are known to refuse a request."""

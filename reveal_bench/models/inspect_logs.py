@@ -25,7 +25,7 @@ from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, Scalar, wit
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
-    from inspect_ai.model import ModelUsage
+    from inspect_ai.model import ChatMessageAssistant, ModelUsage
 
 ENDPOINT_MODEL = "openai-api/reveal/"
 """Prefix of inspect's name for a model at a given endpoint; the endpoint's own name for the model follows."""
@@ -207,7 +207,11 @@ def _answered(
     reply = read_reply(text, question, settings, stop_reason=output.stop_reason)
     sent = sample.metadata.get("sent")
     configured = _parameters(log.header, log.facts).get("temperature")
-    notes = [reply.note, NOT_SENT if sent is None and configured is not None else ""]
+    notes = [
+        reply.note,
+        _why_empty(output.message) if not text else "",
+        NOT_SENT if sent is None and configured is not None else "",
+    ]
     tokens_in, cached, tokens_out = _tokens(output.usage)
     return with_reply(
         asked,
@@ -221,6 +225,15 @@ def _answered(
         tokens_cached=cached,
         tokens_out=tokens_out,
     )
+
+
+def _why_empty(message: ChatMessageAssistant) -> str:
+    """Return the reason for a reply without text, if the reply has something else."""
+    if message.tool_calls:
+        return "the model called a tool instead of answering"
+    if isinstance(message.content, list) and message.content:
+        return "all text is in the reasoning field: check the server's reasoning parser"
+    return ""
 
 
 def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:

@@ -239,7 +239,9 @@ def _asking_solver(asking: Asking, watcher: Watcher | None, *, keep_pictures: bo
                 raise NotAskedError
             question = Question.from_document(state.metadata["question"])
             state.messages = await anyio.to_thread.run_sync(partial(asking.messages, question))
-            state, error = await ask_question(state, generate, watcher, keep_pictures=keep_pictures)
+            # A tool call is not answered: inspect would ask again and again.
+            ask = partial(generate, tool_calls="none")
+            state, error = await ask_question(state, ask, watcher, keep_pictures=keep_pictures)
             if error is not None and error.is_filtered:  # inspect_ai does so itself if the provider sends a code
                 name = str(state.model)
                 state.output = ModelOutput.from_content(name, error.message, stop_reason="content_filter")

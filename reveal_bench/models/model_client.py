@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import write_whole
 from reveal_bench.models.endpoints import (
+    FINAL,
     IN_A_ROW,
     KEY_VARIABLE,
     RunStoppedError,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 RETRIED = (408, 409, 429)
 """HTTP statuses below 500 after which a request is repeated."""
-FINAL = (401, 403, 404)
-"""HTTP statuses that every further request would also get."""
 
 T = TypeVar("T")
 

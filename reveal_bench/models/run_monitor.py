@@ -4,9 +4,9 @@ Conventions
 -----------
 A request is *repeated* after an attempt that broke, hung or got status 408, 409, 429 or 5xx. The pauses grow, and are
 at least as long as the endpoint asks for. A request *fails* if its repetitions are not answered either. A run stops
-when :data:`IN_A_ROW` requests in a row have failed. A run also stops when as many attempts in a row got no HTTP status,
-for as long as a single attempt may take. Requests under way are then cancelled and count as not asked. Times are
-seconds.
+when :data:`IN_A_ROW` requests in a row have failed, and at once after a status of :data:`FINAL`. A run also stops when
+as many attempts in a row got no HTTP status, for as long as a single attempt may take. Requests under way are then
+cancelled and count as not asked. Times are seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.models.endpoints import IN_A_ROW, RunStoppedError, reason_text, retry_after
+from reveal_bench.models.endpoints import FINAL, IN_A_ROW, RunStoppedError, reason_text, retry_after
 from reveal_bench.models.run_folder import QuestionOutcome
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class RunWatcher:
             self._note_response()
             return
         self._in_a_row += 1
-        self._note(error)
+        status = self._note(error)
+        if status in FINAL:
+            self._end("the endpoint refuses every request")
         if self._in_a_row >= IN_A_ROW:
             self._end(f"{IN_A_ROW} requests in a row were not answered")
 

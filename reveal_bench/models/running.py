@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.calibration import CoordinateCalibration, calibrate
+from reveal_bench.models.chat_responses import normalise_response
 from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
 from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder
@@ -170,7 +171,7 @@ def run_model(
     CalibrationError
         If `settings` leave the coordinates to the model, and no convention fits its answers.
     RunStoppedError
-        If nothing answers, or too many requests in a row failed (:mod:`reveal_bench.models.run_monitor`).
+        If no question was answered, or too many requests in a row failed (:mod:`reveal_bench.models.run_monitor`).
     KeyboardInterrupt
         If the run was interrupted. After this error and RunStoppedError, the run folder contains all results so far.
     ImportError
@@ -203,6 +204,8 @@ def run_model(
             done = read_log_folder(out / LOGS)
             exchanges = [done[key] for key in wanted if key in done]
             summary = write_outputs(out, exchanges, info, organization=organization)
+    if exchanges and all(exchange.status == "failed" for exchange in exchanges):
+        raise RunStoppedError(f"no question was answered; last reason: {exchanges[-1].error}", count.last_status)
     return summary
 
 
@@ -354,7 +357,9 @@ def _model(choice: ModelChoice) -> Any:
     except (PrerequisiteError, ValueError) as error:
         plain = Text.from_markup(str(error)).plain if isinstance(error, PrerequisiteError) else str(error)
         raise ValueError(f"`model` {choice.model!r} cannot be asked: {plain}") from None
-    model.api.http_client.follow_redirects = False  # type: ignore[attr-defined]
+    client: Any = model.api.http_client  # type: ignore[attr-defined]
+    client.follow_redirects = False
+    client.event_hooks = {**client.event_hooks, "response": [*client.event_hooks["response"], normalise_response]}
     return model
 
 

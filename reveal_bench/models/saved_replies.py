@@ -3,8 +3,9 @@
 Conventions
 -----------
 A table has a row per question: its id (``image_id`` and ``finding``, ``study_id`` or ``task_id``) and the model's
-unmodified ``reply``. It is a CSV or TSV file, or JSON lines. The prompts are unknown, so the run has no settings of
-prompts. The caller must state the convention for positions. Cells, points and boxes refer to the square image of
+unmodified ``reply``. An optional ``finish_reason`` says why the model stopped ("length": it was cut off). The table is
+a CSV or TSV file, or JSON lines. The prompts are unknown, so the run has no settings of prompts. The caller must state
+the convention for positions. Cells, points and boxes refer to the square image of
 :mod:`reveal_bench.models.overlay`, boxes of a detection benchmark to the whole image.
 """
 
@@ -48,12 +49,12 @@ def read_saved_replies(
     exchanges: dict[str, QuestionOutcome] = {}
     if not questions:
         raise ValueError(f"{folder} must have questions in split {split!r}")
-    for line, question, text in _rows(Path(path), KINDS[described["kind"]].key, questions):
+    for line, question, text, reason in _rows(Path(path), KINDS[described["kind"]].key, questions):
         if question.id in exchanges:
             raise ValueError(f"{path}:{line} must be about a question without an earlier row, got {question.id}")
-        reply = read_reply(text, question, settings)
+        reply = read_reply(text, question, settings, stop_reason=reason)
         asked = QuestionOutcome(question.id, question.unit, reply.status, finding=question.finding)
-        exchanges[question.id] = with_reply(asked, reply, text=text)
+        exchanges[question.id] = with_reply(asked, reply, text=text, stop_reason=reason)
     if not exchanges:
         raise ValueError(f"{path} must have at least one row, got none")
     info = RunInfo(**described, n_questions=len(questions), n_asked=len(questions), model=model, grid=settings.grid)
@@ -63,13 +64,14 @@ def read_saved_replies(
 Questions = dict[tuple[str, str | None], Question]
 
 
-def _rows(path: Path, key: str, questions: Questions) -> Iterator[tuple[int, Question, str]]:
-    """Yield line number, question and reply of every row."""
+def _rows(path: Path, key: str, questions: Questions) -> Iterator[tuple[int, Question, str, str | None]]:
+    """Yield line number, question, reply and reason for the end of every row."""
     asks_findings = any(finding is not None for _, finding in questions)
     needed = (key, "finding", "reply") if asks_findings else (key, "reply")
     with open_table(path, str(path), objects=True, verbatim=True) as rows:
         for row in rows:
-            yield row.number, *_reply_of(row, needed, questions, path)
+            reason = row.value("finish_reason") if "finish_reason" in row else None
+            yield row.number, *_reply_of(row, needed, questions, path), str(reason) if reason else None
 
 
 def _reply_of(row: TableRow, needed: Sequence[str], questions: Questions, path: Path) -> tuple[Question, str]:

@@ -23,6 +23,27 @@ CUT_OFF = "First I go through the lungs from the apex to the base, and what I se
 PROSE = "Looking at the film, several places come to mind. The abnormality is best seen near the middle. Cell: {answer}"
 TEXTS = {"refusal": REFUSAL, "cut_off": CUT_OFF, "empty": "", "prose": PROSE}
 FILTERED = "The response was filtered due to the content management policy."
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Cell: A1"}]}
+
+
+def with_message(finish_reason: str = "stop", **message: Any) -> dict[str, Any]:
+    """The choices of a response with one message."""
+    message = {"role": "assistant", "content": None, **message}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
+
+
+DEVIATIONS: dict[str, dict[str, Any]] = {
+    "error_with_200": {"choices": None, "error": {"message": "Provider returned error", "code": 503}},
+    "no_choices": {"choices": []},
+    "parts": with_message(content=[THINKING, {"type": "text", "text": "Cell: D5"}]),
+    "no_model": {"model": None},
+    "null_usage": {"usage": {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}},
+    "tool_call": with_message(
+        "tool_calls", tool_calls=[{"id": "t1", "type": "function", "function": {"name": "answer", "arguments": "{}"}}]
+    ),
+    "reasoning_only": with_message(reasoning_content="It is in D5. Cell: D5"),
+}
+"""What deviates from the answer of :meth:`PlayedModel.reply`."""
 STATUSES = {"429": 429, "500": 500, "503": 503, "400": 400, "401": 401, "filtered": 400}
 
 
@@ -132,7 +153,7 @@ class PlayedModel:
                 }
             ],
             **({} if what == "no_usage" else {"usage": usage}),
-        }
+        } | DEVIATIONS.get(what, {})
 
 
 def tokens_of(question: str) -> tuple[int, int, int]:

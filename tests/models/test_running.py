@@ -279,14 +279,46 @@ def test_a_run_that_nobody_answers_is_given_up(films: Path, truth: Truth, tmp_pa
     faults = {question: ["401"] * 9 for question, _, _ in truth.questions}
     with playing(truth, faults=faults) as (model, _):
         choice = ModelChoice("played", model.url, max_connections=2)
-        with pytest.raises(RunStoppedError, match=f"{IN_A_ROW} requests in a row .*401") as stopped:
+        with pytest.raises(RunStoppedError, match=r"the endpoint refuses every request; .*401") as stopped:
             run_model(films, "test", tmp_path, AskSettings(), choice, limit=14)
         assert stopped.value.status == 401
-        assert IN_A_ROW <= len(model.asked) <= IN_A_ROW + 2
+        assert len(model.asked) <= 2
         assert read_run(tmp_path).summary.by_status == {"not_asked": 14}
         model.faults.clear()
         summary = run_model(films, "test", tmp_path, AskSettings(), choice, limit=14)
         assert summary.by_status == {"answered": 14}
+
+
+def test_ten_requests_in_a_row_that_fail_end_a_run(films: Path, truth: Truth, tmp_path: Path) -> None:
+    faults = {question: ["400"] * 9 for question, _, _ in truth.questions}
+    with playing(truth, faults=faults) as (model, _):
+        choice = ModelChoice("played", model.url, max_connections=2)
+        with pytest.raises(RunStoppedError, match=f"{IN_A_ROW} requests in a row .*400"):
+            run_model(films, "test", tmp_path, AskSettings(), choice, limit=14)
+        assert IN_A_ROW <= len(model.asked) <= IN_A_ROW + 2
+
+
+def test_a_run_without_an_answer_ends_with_the_reason(films: Path, truth: Truth, tmp_path: Path) -> None:
+    faults = {question: ["400"] * 9 for question, _, _ in truth.questions}
+    message = r"no question was answered; last reason: .*400"
+    with playing(truth, faults=faults) as (model, _), pytest.raises(RunStoppedError, match=message):
+        run_model(films, "test", tmp_path, AskSettings(), ModelChoice("played", model.url), limit=2)
+    assert read_run(tmp_path).summary.by_status == {"failed": 2}
+
+
+def test_deviating_responses_are_answers(films: Path, truth: Truth, tmp_path: Path) -> None:
+    names = [question for question, _, _ in truth.questions]
+    odd = ("error_with_200", "no_choices", "parts", "no_model", "null_usage", "tool_call", "reasoning_only")
+    with playing(truth, faults={name: [what] for name, what in zip(names, odd, strict=False)}) as (model, _):
+        run_model(films, "test", tmp_path, AskSettings(), ModelChoice("played", model.url, max_retries=2), limit=7)
+        n_requests = len(model.asked)
+    exchanges = {exchange.question: exchange for exchange in read_run(tmp_path).exchanges}
+    statuses = [exchanges[name].status for name in names[:7]]
+    assert statuses == [*["answered"] * 5, *["empty"] * 2]
+    assert n_requests == 9  # the first two were asked again, the tool call was not
+    assert exchanges[names[4]].tokens_in is None
+    assert exchanges[names[5]].note == "the model called a tool instead of answering"
+    assert exchanges[names[6]].note == "all text is in the reasoning field: check the server's reasoning parser"
 
 
 def test_a_content_filter_is_no_reason_to_give_up(films: Path, truth: Truth, tmp_path: Path) -> None:
