@@ -143,7 +143,7 @@ class ReleasePolicy:
     n_resamples, seed : number of resamples for the intervals, and their seed
     ladder_step : a new best is shown only if its primary macro exceeds the earlier best by more than this
     ladder_per : {"team", "model"}, whether the earlier best is the team's or the model's
-    final_share : proportion of the patients reserved for final scores at announced rounds
+    final_share : proportion of the patients reserved for the final scores of a closed board
     """
 
     min_cell: _FewestCases = 30

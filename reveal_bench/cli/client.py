@@ -183,7 +183,7 @@ class Server:
         return self._ask("DELETE", _address(submission_id))
 
     def receipt(self, submission_id: str, *, version: str | None = None, part: str | None = None) -> Document:
-        """Return the signed receipt of a score, by default of the board's version and the public part."""
+        """Return the signed receipt of a score, by default of the board's version and the part that ranks."""
         return self._ask(
             "GET", f"{_address(submission_id)}/receipt", params=_named_parameters(version=version, part=part)
         )

@@ -454,13 +454,22 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
         return None
 
     @abstractmethod
-    def disclose(self, rows: RowsT_contra, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
+    def disclose(
+        self,
+        rows: RowsT_contra,
+        resampling: Resampling,
+        *,
+        min_cell: int,
+        ranked_by: str = "",
+        left_out: Collection[str] = (),
+    ) -> Disclosure:
         """Return the scores of one submission on a holdout that may be shown, with intervals, before rounding.
 
         Parameters
         ----------
         min_cell : smallest number of cases of a shown finding
         ranked_by : metric of the ranks, whose scores come first: `primary` by default, or one of `fallback_metrics`
+        left_out : findings to hide whatever their number of cases
         """
 
     @abstractmethod

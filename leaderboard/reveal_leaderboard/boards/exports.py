@@ -13,12 +13,12 @@ are for programs and keep every text unchanged.
 JSON, schema 2
 --------------
 benchmark, title, kind, version, split, synthetic, is_frozen, min_cell, primary (a metric), findings, part, hidden,
-notes,
-ranked_at, n_items, n_patients, chance: {metric: value}; versions: [{version, shown_at, frozen_at}]; metrics: [{name,
-title, better}]; entries: [{submission_id, model, model_version, team, kind, prompt_style, date, version, rank,
-rank_low, rank_high, tier, is_new, place, figures: [{metric, finding, value, low, high, n, signature}], hidden}];
-references: [{name, kind, prompt_style, citation, url, place, protocol, notes, figures: {metric: {finding: value}},
-macro: {metric: value}}].
+notes, ranked_part ("public" or "final"), ranked_at, n_items, n_patients, chance: {metric: value}; versions: [{version,
+shown_at, frozen_at}]; metrics: [{name, title, better}]; entries: [{submission_id, model, model_version, team, kind,
+prompt_style, date, version, rank, rank_low, rank_high, tier, is_new, place, figures: [{metric, finding, value, low,
+high, n, signature}], public_figures (the earlier public scores, once `figures` are final), hidden}]; references:
+[{name, kind, prompt_style, citation, url, place, protocol, notes, figures: {metric: {finding: value}}, macro: {metric:
+value}}].
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "signature": ("string", "signature of the score: its computation, with the metric's version"),
     "is_reference": ("bool", "true for a row from a paper, which is not ranked"),
     "source": ("string", '"submission", or the paper with its table or figure'),
+    "ranked_part": ("string", 'part of the holdout with this score: "public", or "final" once the round is over'),
+    "public_value": ("float64", "earlier public score, if this one is final"),
 }
 """Column -> (Arrow type, meaning), in order. An empty cell means that the value is unknown or does not apply."""
 
@@ -87,6 +89,7 @@ def to_json(board: Standings) -> dict[str, Any]:
         "part": board.part,
         "hidden": list(board.hidden),
         "notes": list(board.notes),
+        "ranked_part": board.ranked_part,
         "ranked_at": board.ranked_at,
         "n_items": board.n_items,
         "n_patients": board.n_patients,
@@ -114,7 +117,9 @@ _ENTRY_FIELDS = (
 
 def _entry(entry: BoardEntry) -> dict[str, Any]:
     fields = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
-    return {**fields, "figures": [asdict(f) for f in entry.score.figures], "hidden": list(entry.score.hidden)}
+    public = () if entry.public is None else entry.public.figures
+    figures = {"figures": [asdict(f) for f in entry.score.figures], "public_figures": [asdict(f) for f in public]}
+    return {**fields, **figures, "hidden": list(entry.score.hidden)}
 
 
 def to_csv(board: Standings) -> str:
@@ -181,14 +186,11 @@ def _rows(board: Standings) -> Iterator[dict[str, Any]]:
     """Yield one row per score: entries in order, then published rows if they were measured on the same dataset."""
     for entry in board.entries:
         head = {name: getattr(entry, name) for name in _ENTRY_FIELDS if name in COLUMNS}
+        head |= {"benchmark": board.benchmark, "is_reference": False, "source": "submission"}
         for figure in entry.score.figures:
-            yield {
-                "benchmark": board.benchmark,
-                **head,
-                **asdict(figure),
-                "is_reference": False,
-                "source": "submission",
-            }
+            public = entry.public and entry.public.figure(figure.metric, figure.finding)
+            parts = {"ranked_part": board.ranked_part, "public_value": public and public.value}
+            yield {**head, **asdict(figure), **parts}
     for row in board.references if board.comparable else ():
         head = {"benchmark": board.benchmark, "version": board.version, "model": row.name, "kind": row.kind}
         head |= {"prompt_style": row.prompt_style, "is_new": False, "is_reference": True, "source": row.source}

@@ -23,11 +23,11 @@ import sqlalchemy as sa
 from reveal_bench.words import percent_text
 from reveal_leaderboard.release.release import ReleasedScore, primary_figure
 from reveal_leaderboard.store import events
-from reveal_leaderboard.store.boards import RefreshError, board_row, has_final, version_row
+from reveal_leaderboard.store.boards import RefreshError, board_row, version_row
 from reveal_leaderboard.store.cases import overlaps_of, shared_with
 from reveal_leaderboard.store.database import insert_if_absent, moment
 from reveal_leaderboard.store.queue import Queue
-from reveal_leaderboard.store.scores import freeze, on_board
+from reveal_leaderboard.store.scores import freeze, has_final, on_board
 from reveal_leaderboard.store.tables import boards, jobs, scores, submissions, versions
 
 
@@ -166,6 +166,8 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
         set_paused = boards.update().where(boards.c.benchmark == benchmark)
         connection.execute(set_paused.values(state="paused", why=f"version {version} is shown now; its round begins"))
     Queue.put(connection, "rank", benchmark, version, "board")
+    if current.state != "closed" and has_final(connection, benchmark, current.version):
+        Queue.put(connection, "rank", benchmark, current.version, "board")  # by its final scores, which are shown now
     why = f"version {version} replaced version {current.version}; {len(dropped)} submissions dropped"
     events.append(connection, subject=f"board:{benchmark}", who=who, to_status="switched", why=why)
     return changes

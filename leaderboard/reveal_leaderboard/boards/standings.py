@@ -35,8 +35,14 @@ from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, 
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import VersionRow
 from reveal_leaderboard.store.database import iso_time
+from reveal_leaderboard.store.scores import Part, ranked_part
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import results
+
+FINAL_RANKS = (
+    "Final ranks, since the round ended on {day}: by the scores on patients that the public scores exclude. The public "
+    "scores are shown beside."
+)
 
 
 class UnknownVersionError(ValueError):
@@ -69,6 +75,7 @@ class BoardEntry:
     rank, tier : rank and letter of the entry's tier, 1 and "A" for the best; None if not ranked
     rank_low, rank_high : bounds of the rank interval, see :mod:`reveal_leaderboard.release.ranking`
     is_new : True if scored after the last ranking, so not ranked yet
+    public : once the final scores in `score` are shown, the earlier public scores; otherwise None
     version : version of the benchmark
     date : UTC day on which the submission was sent
     """
@@ -87,6 +94,7 @@ class BoardEntry:
     rank_high: int | None = None
     tier: str | None = None
     is_new: bool = False
+    public: ReleasedScore | None = None
 
     def figure(self, metric: str, finding: str = MACRO) -> ReleasedEstimate | None:
         """Return the score of a metric and finding; None if it is not released."""
@@ -121,6 +129,8 @@ class Standings:
     n_patients : number of patients with these items; None if the ranks do not use all items, or if each item counts as
         a patient
     chance : metric -> expected macro of random answers, rounded to 0.01
+    ranked_part : part of the holdout by which the board ranks: "final" once the round is over and the board has final
+        scores, otherwise "public"
     """
 
     benchmark: str
@@ -143,6 +153,7 @@ class Standings:
     n_patients: int | None = None
     chance: Mapping[str, float] = field(default_factory=dict)
     part: str = ""
+    ranked_part: Part = "public"
 
     @property
     def primary(self) -> Metric:
@@ -200,7 +211,9 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     name, version = published.name, version or published.version
     with store.read() as connection:
         history = boards.list_versions(connection, name)
-        ranked = _rank_document(connection, name, version)
+        part = ranked_part(connection, name, version)
+        ranked = read_ranking(connection, name, version, part)
+        ended_at = boards.board_row(connection, name).changed_at
     asked = next((row for row in history if row.version == version), None)
     if asked is None:
         known = ", ".join(row.version for row in history) or "none"
@@ -211,7 +224,9 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     ranked_by = ranking_metric(KINDS[published.kind], store.settings.of(name).release)
     if asked.frozen_at is not None:  # a later change of the settings does not change its ranks
         ranked_by = document.get("metric", ranked_by)
-    entries = _placed([_entry(*pair) for pair in store.board_rows(name, version)], document, ranked_by)
+    public = {} if part == "public" else {s.id: score for s, score in store.board_rows(name, version, "public")}
+    entries = [_entry(*pair, public) for pair in store.board_rows(name, version, part)]
+    entries = _placed(entries, document, ranked_by)
     facts = _facts(published, asked)
     is_whole = not facts["part"] and not facts["synthetic"]
     references = tuple(read_reference_rows(name))
@@ -234,20 +249,28 @@ def standings(store: Store, published: Published, version: str | None = None) ->
         n_items=facts.get(f"n_{published.items}"),
         chance={metric: percent / 100 for metric, percent in document.get("chance", {}).items()},
         part=facts["part"],
+        ranked_part=part,
     )
     board = replace(board, n_patients=_n_patients(board, document))
     overlaps = published.overlaps if version == published.version and not board.is_frozen else ()
     if name not in store.settings.of(name).exposure.accepted_overlaps:  # a version that was never shown is not public
         overlaps = tuple(one for one in overlaps if one.holdout[0] != one.other[0])
-    return replace(board, notes=(*_notes(board, document), *(f"Note that {one.sentence}." for one in overlaps)))
+    ended_at = ended_at if asked.frozen_at is None else asked.frozen_at
+    return replace(
+        board, notes=(*_notes(board, document, ended_at), *(f"Note that {one.sentence}." for one in overlaps))
+    )
 
 
-def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> tuple[Mapping[str, Any], float | None]:
-    """Return the ranking and the time of its computation; an empty dict and None before the first ranking."""
+def read_ranking(
+    connection: sa.Connection, benchmark: str, version: str, part: Part
+) -> tuple[Mapping[str, Any], float | None]:
+    """Return the ranking by `part` and the time of its computation; an empty dict and None before its first ranking."""
     of_board = {"kind": "rank", "benchmark": benchmark, "version": version, "subject": "board"}
     query = sa.select(results.c.document, results.c.computed_at).filter_by(**of_board)
     row = connection.execute(query).one_or_none()
-    return ({}, None) if row is None else (row.document, float(row.computed_at))
+    if row is None or row.document.get("part", "public") != part:
+        return {}, None
+    return row.document, float(row.computed_at)
 
 
 def _facts(published: Published, asked: VersionRow) -> Mapping[str, Any]:
@@ -255,7 +278,7 @@ def _facts(published: Published, asked: VersionRow) -> Mapping[str, Any]:
     return published.facts() if asked.version == published.version else {**published.facts(), "part": "", **asked.facts}
 
 
-def _entry(submission: Submission, score: Score) -> BoardEntry:
+def _entry(submission: Submission, score: Score, public: Mapping[str, Score]) -> BoardEntry:
     return BoardEntry(
         submission_id=submission.id,
         model=submission.model_name,
@@ -266,6 +289,7 @@ def _entry(submission: Submission, score: Score) -> BoardEntry:
         date=iso_time(submission.created_at)[:10],
         version=score.version,
         score=ReleasedScore.from_json(score.released),
+        public=ReleasedScore.from_json(public[submission.id].released) if submission.id in public else None,
     )
 
 
@@ -317,10 +341,12 @@ def _n_patients(board: Standings, document: Mapping[str, Any]) -> int | None:
     return None if not n or has_final_part or (board.n_items is not None and n >= board.n_items) else int(n)
 
 
-def _notes(board: Standings, document: Mapping[str, Any]) -> Iterable[str]:
+def _notes(board: Standings, document: Mapping[str, Any], ended_at: float) -> Iterable[str]:
     if board.is_frozen:
         current = next((entry.version for entry in board.history if entry.is_current), None)
         yield f"Frozen, not the current version{'' if current is None else f', which is {current}'}."
+    if board.ranked_part == "final":
+        yield FINAL_RANKS.format(day=iso_time(ended_at)[:10])
     n_new = sum(entry.is_new for entry in board.entries)
     if n_new:
         yield f"{n_new} new {'entry is' if n_new == 1 else 'entries are'} being placed."

@@ -71,6 +71,7 @@ class ScoreFailed(Exception):  # noqa: N818
 
 
 Part = Literal["public", "final"]
+_OTHER: dict[Part, Part] = {"public": "final", "final": "public"}
 Model = TypeVar("Model", bound=BaseModel)
 log = logging.getLogger(__name__)
 
@@ -263,9 +264,11 @@ class Custody:
         *,
         policy: ReleasePolicy,
         paired: bool = False,
+        part: Part = "public",
     ) -> dict[str, Any]:
-        """Rank submissions whose rows are in the vault; return
-        :func:`reveal_leaderboard.release.ranking.rank_document`. `paired` must be True only once the board is closed.
+        """Rank submissions by their rows in the vault on one part of the holdout; return
+        :func:`reveal_leaderboard.release.ranking.rank_document` with its `part`. `paired` must be True, and `part`
+        "final", only once the board is closed.
 
         Raises
         ------
@@ -273,17 +276,20 @@ class Custody:
             If a submission has no rows for the version, or the child ended without a result.
         """
         service = self._scorer(None)
-        limits = replace(service.limits, open_files=service.limits.open_files + len(submissions))
+        limits = replace(service.limits, open_files=service.limits.open_files + len(submissions) + 1)
         request = JobRequest("rank", {"ids": list(submissions), "policy": asdict(policy), "paired": paired}, limits)
         with contextlib.ExitStack() as stack:
             try:
-                handles = [stack.enter_context(_opened(cases_file(vault, one, version))) for one in submissions]
+                files = [cases_file(vault, one, version, part) for one in submissions]
+                other = [cases_file(vault, one, version, _OTHER[part]) for one in submissions[:1]]
+                files += [file for file in other if file.exists()]
+                handles = [stack.enter_context(_opened(file)) for file in files]
             except OSError as error:
                 raise ScoreFailed("crashed", f"rows of a submission cannot be opened: {error}") from None
             answer = _answered(service, request, handles, RankAnswer)
         if not set(answer.entries) <= set(submissions):
             raise ScoreFailed("crashed", "the child ranked submissions that were not requested")
-        return answer.model_dump(by_alias=True)
+        return answer.model_dump(by_alias=True) | {"part": part}
 
     def _scorer(self, holdout: Path | None) -> TemplateService:
         """Return the score template of a holdout, whose folder bubblewrap must know at start.

@@ -83,8 +83,8 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
             with os.fdopen(handle, "wb", closefd=False) as file:
                 write_cases(file, part)
     answer = {
-        "released": release(public, policy, part=asked).to_json(),
-        "final": None if final is None else release(final, policy, part=asked).to_json(),
+        "released": release(public, policy, part=asked, other=final).to_json(),
+        "final": None if final is None else release(final, policy, part=asked, other=public).to_json(),
         "reference_hash": _reference_hash(folder, split, manifest, key),
         "fingerprint": asdict(fingerprint(predictions, manifest, key, thresholds=arguments["thresholds"])),
     }
@@ -114,9 +114,14 @@ def _reference_hash(folder: Path, split: str, manifest: Manifest, key: bytes) ->
 
 
 def rank(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
-    """Rank the submissions whose rows are in `files`."""
-    systems = dict(zip(arguments["ids"], (_read(handle) for handle in files), strict=True))
-    document = rank_document(systems, ReleasePolicy.from_json(arguments["policy"]), paired=arguments["paired"])
+    """Rank the submissions whose rows are in `files`; a last file has the first one's rows on the holdout's other part,
+    if there is one.
+    """
+    rows = [_read(handle) for handle in files]
+    systems = dict(zip(arguments["ids"], rows, strict=False))
+    other = rows[-1] if len(rows) > len(systems) else None
+    policy = ReleasePolicy.from_json(arguments["policy"])
+    document = rank_document(systems, policy, paired=arguments["paired"], other=other)
     return json.dumps(document, allow_nan=False).encode()
 
 

@@ -49,7 +49,7 @@ class ScoredOutcome:
 
     Attributes
     ----------
-    final : scores of the part that is reserved for announced rounds; None without such a part
+    final : scores of the part that ranks a closed board; None without such a part
     reference_hash : salted hash of the references, 64 hexadecimal digits
     fingerprint : fingerprint of the canonical predictions
     signs : sentences for moderators about the file, which do not depend on references

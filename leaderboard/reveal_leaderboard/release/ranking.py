@@ -119,7 +119,9 @@ def _letters(number: int) -> str:
 FEWEST_DIFFERING = 10
 
 
-def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired: bool = False) -> dict[str, Any]:
+def rank_document(
+    systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired: bool = False, other: Rows | None = None
+) -> dict[str, Any]:
     """Rank all systems by the macro of the board's metric (:func:`~reveal_leaderboard.release.release.ranking_metric`).
 
     Parameters
@@ -127,6 +129,7 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     systems : submission id -> rows, all of one kind and scored on the same cases
     policy : release policy, with the settings of the replicates
     paired : True for paired tests, once the board is closed; tests of readers' ratings are always paired
+    other : any system's rows on the other part of the holdout, see :func:`~reveal_leaderboard.release.release.release`
 
     Returns
     -------
@@ -162,7 +165,7 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     if not placed:
         return document
     first = next(iter(placed.values()))
-    score = release(first, policy)
+    score = release(first, policy, other=other)
     if score.figure(metric) is None:
         return document
     rows, n_patients = list(placed.values()), len(first.patients())

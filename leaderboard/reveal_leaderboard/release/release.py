@@ -39,6 +39,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -125,7 +126,7 @@ def ranking_metric(kind: AnyKind, policy: ReleasePolicy) -> str:
     return policy.place_metric if policy.place_metric in kind.release.fallback_metrics else kind.release.primary
 
 
-def release(rows: Rows, policy: ReleasePolicy = POLICY, *, part: str = "") -> ReleasedScore:
+def release(rows: Rows, policy: ReleasePolicy = POLICY, *, part: str = "", other: Rows | None = None) -> ReleasedScore:
     """Return the released scores of a submission, computed from its per-case rows.
 
     Parameters
@@ -133,15 +134,21 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY, *, part: str = "") -> Re
     rows : rows of a submission on all cases of a holdout, of any kind of benchmark
     policy : release policy
     part : name of the part of the findings that the benchmark asks, for signatures; empty if it asks all
+    other : the submission's rows on the other part of the holdout, if it has two parts. A finding with too few cases
+        in either part is hidden in both, so that public and final macros average the same findings
     """
     kind = KINDS[rows.kind]
     resampling = Resampling(policy.n_resamples, policy.seed, part=part)
     ranked_by = ranking_metric(kind, policy)
-    disclosure = kind.release.disclose(rows, resampling, min_cell=policy.min_cell, ranked_by=ranked_by)
+    disclose = partial(kind.release.disclose, min_cell=policy.min_cell, ranked_by=ranked_by)
+    hidden = () if other is None else disclose(other, Resampling(1)).hidden
+    disclosure = disclose(rows, resampling, left_out=hidden)
     allowed = _with_own_chance(_enough_for_places(disclosure.estimates, policy), kind.release.chance_metrics)
     figures = tuple(_figures(disclosure, allowed, policy, part, is_coarse=kind.scoring.can_be_probed))
     few = {e.finding for e in disclosure.estimates if e.finding != MACRO} - {f.finding for f in figures}
     note = disclosure.note
+    if hidden:
+        note += " Each of the holdout's two parts must have this many."
     if few:
         named = ", ".join(finding for finding in disclosure.shown if finding in few)
         note += f" Findings with fewer than {policy.place_cell} cases count only in averages: {named}."

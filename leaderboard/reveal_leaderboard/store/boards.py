@@ -18,8 +18,9 @@ from reveal_leaderboard.store import events
 from reveal_leaderboard.store.cases import lock_boards
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment
 from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.scores import has_final
 from reveal_leaderboard.store.submissions import Submission
-from reveal_leaderboard.store.tables import BOARD_STATES, boards, scores, submissions, versions
+from reveal_leaderboard.store.tables import BOARD_STATES, boards, versions
 
 
 class BoardClosedError(ValueError):
@@ -102,8 +103,8 @@ def register_version(
 def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str, why: str) -> BoardRow:
     """Open, pause or close a board, with a reason.
 
-    Closing a board shows the final scores of its version, if there are any; then the version accepts no more
-    submissions.
+    Closing a board announces the end of the round: the board shows and ranks by the final scores of its version, if
+    there are any, and the version accepts no more submissions.
 
     Raises
     ------
@@ -120,11 +121,12 @@ def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str
             f"`state` of {benchmark} must stay closed, got {state!r}: the final scores of version "
             f"{before.version} were shown; show another version to continue"
         )
-    values = {"state": state, "why": why, "changed_at": moment(connection)}
+    changed_at = before.changed_at if state == before.state else moment(connection)
+    values = {"state": state, "why": why, "changed_at": changed_at}
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(**values))
     events.append(connection, subject=f"board:{benchmark}", who=who, from_status=before.state, to_status=state, why=why)
-    if (before.state == "closed") != (state == "closed"):
-        # A closed board uses paired tests, since nobody can submit any more.
+    if "closed" in (before.state, state):
+        # A closed board is ranked by paired tests and by its final scores, since nobody can submit any more.
         Queue.put(connection, "rank", benchmark, before.version, "board")
     return BoardRow(**{**before._mapping, **values})
 
@@ -174,17 +176,6 @@ def rank_again(connection: sa.Connection, changed: Submission) -> None:
     current = board(connection, changed.benchmark)
     if current is not None and changed.status == "scored":
         Queue.put(connection, "rank", changed.benchmark, current.version, "board")
-
-
-def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
-    """Return True if the version has final scores."""
-    query = (
-        sa.select(scores.c.submission_id)
-        .join(submissions, submissions.c.id == scores.c.submission_id)
-        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "final")
-        .limit(1)
-    )
-    return connection.execute(query).one_or_none() is not None
 
 
 def board_row(connection: sa.Connection, benchmark: str, *, lock: bool = False) -> sa.Row[Any]:

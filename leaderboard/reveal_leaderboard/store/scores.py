@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import sqlalchemy as sa
 
@@ -21,7 +21,9 @@ from reveal_leaderboard.settings import BenchmarkSettings
 from reveal_leaderboard.store import events
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.submissions import Submission
-from reveal_leaderboard.store.tables import fingerprints, flags, results, scores, submissions
+from reveal_leaderboard.store.tables import boards, fingerprints, flags, results, scores, submissions, versions
+
+Part = Literal["public", "final"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +102,59 @@ class RecordableOutcome(Protocol):
         """Write the scores of a submission and everything that follows from them, in the caller's transaction."""
 
 
-def on_board(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
+def ranked_part(connection: sa.Connection, benchmark: str, version: str) -> Part:
+    """Return the part of the holdout that ranks a version: "final" once its final scores are shown, otherwise "public".
+
+    Final scores are shown once the version's board is closed or shows another version.
+    """
+    is_over = sa.or_(
+        versions.c.frozen_at.is_not(None),
+        sa.and_(boards.c.state == "closed", boards.c.version == versions.c.version),
+    )
+    query = (
+        sa.select(versions.c.version)
+        .join(boards, boards.c.benchmark == versions.c.benchmark)
+        .where(versions.c.benchmark == benchmark, versions.c.version == version, is_over)
+    )
+    is_shown = connection.execute(query).one_or_none() is not None
+    return "final" if is_shown and has_final(connection, benchmark, version) else "public"
+
+
+def ranking_scores(shown: Iterable[Score]) -> list[Score]:
+    """Return a submission's score on each version that counts for its rank: the final one if it is `shown`."""
+    by_version: dict[str, Score] = {}
+    for score in shown:
+        if score.part == "final" or score.version not in by_version:
+            by_version[score.version] = score
+    return list(by_version.values())
+
+
+def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
+    """Return True if the version has final scores."""
+    query = (
+        sa.select(scores.c.submission_id)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "final")
+        .limit(1)
+    )
+    return connection.execute(query).one_or_none() is not None
+
+
+def on_board(connection: sa.Connection, benchmark: str, version: str, part: Part | None = None) -> list[sa.Row[Any]]:
     """Return the rows that a version shows (submission columns, then score columns as `score_NAME`), oldest first.
 
-    These are public scores of submissions that show their own scores and are neither withdrawn nor hidden. For each
-    model of a team, the chosen submission is shown, otherwise the newest. A frozen version keeps the rows that it
-    showed when frozen (:func:`freeze`), except for rows hidden later. Later choices and withdrawals affect only the
-    next version.
+    These are scores on `part` (by default the part that ranks the version) of submissions that show their own scores
+    and are neither withdrawn nor hidden. For each model of a team, the chosen submission is shown, otherwise the
+    newest. A frozen version keeps the rows that it showed when frozen (:func:`freeze`), except for rows hidden later.
+    Later choices and withdrawals affect only the next version.
     """
     kept = _frozen(connection, benchmark, version)
     columns = [column.label(f"score_{column.name}") for column in scores.columns]
     query = (
         sa.select(submissions, *columns)
         .join(scores, scores.c.submission_id == submissions.c.id)
-        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "public")
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version)
+        .where(scores.c.part == (part or ranked_part(connection, benchmark, version)))
         .where(scores.c.shown_of == scores.c.submission_id, submissions.c.status == "scored")
         .where(submissions.c.hidden_at.is_(None))
         .order_by(submissions.c.created_at, submissions.c.id)

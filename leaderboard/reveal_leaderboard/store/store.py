@@ -36,7 +36,7 @@ from reveal_leaderboard.store.database import connect, keep_private, locked, mig
 from reveal_leaderboard.store.events import Event
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.quota import QuotaExceededError
-from reveal_leaderboard.store.scores import Score, on_board, place_holder
+from reveal_leaderboard.store.scores import Part, Score, on_board, place_holder, ranking_scores
 from reveal_leaderboard.store.submissions import (
     KeyReusedError,
     NewSubmission,
@@ -256,12 +256,13 @@ class Store:
         with self.read() as connection:
             return events.history(connection, f"submission:{submission_id}")
 
-    def score_of(self, submission_id: str, version: str | None = None, part: str = "public") -> Score | None:
-        """Return a submission's score on a version, if it may be shown.
+    def score_of(self, submission_id: str, version: str | None = None, part: str | None = None) -> Score | None:
+        """Return a submission's score on a version, if it may be shown; by default on the part that ranks.
 
         Without `version`, return the score on the board's version or else the latest score.
         """
-        matches = [score for score in self.scores_of(submission_id) if score.part == part]
+        shown = self.scores_of(submission_id)
+        matches = ranking_scores(shown) if part is None else [score for score in shown if score.part == part]
         if version is not None:
             return next((score for score in matches if score.version == version), None)
         return matches[-1] if matches else None
@@ -284,7 +285,7 @@ class Store:
         with self.read() as connection:
             return [Score(**row._mapping) for row in connection.execute(query)]
 
-    def board_rows(self, benchmark: str, version: str) -> list[tuple[Submission, Score]]:
+    def board_rows(self, benchmark: str, version: str, part: Part | None = None) -> list[tuple[Submission, Score]]:
         """Return the entries that the board shows for a version, oldest first; none if the version was never shown.
 
         See :func:`reveal_leaderboard.store.scores.on_board`.
@@ -296,7 +297,7 @@ class Store:
             if connection.execute(is_shown).scalar_one_or_none() is None:
                 return []
             names = {row.id: row.name for row in connection.execute(sa.select(teams.c.id, teams.c.name))}
-            rows = on_board(connection, benchmark, version)
+            rows = on_board(connection, benchmark, version, part)
         pairs = []
         for row in rows:
             fields = {column.name: getattr(row, column.name) for column in submissions.columns}

@@ -172,14 +172,14 @@ def is_percent(figure: ReleasedEstimate) -> bool:
 
 
 def read_shared(services: Services, submission: Submission, score: Score) -> SharedResult:
-    """Return the result of a submission's public score."""
+    """Return the result of a submission's score, the one that ranks it."""
     published = services.catalogue.current(submission.benchmark)
     board = standings(services.store, published, score.version)
     entry = next((row for row in board.entries if row.submission_id == submission.id), None)
     model = submission.metadata.get("model") or {}
     released = ReleasedScore.from_json(score.released)
     with services.store.read() as connection:
-        receipt = receipt_file(connection, submission.id, score.version)
+        receipt = receipt_file(connection, submission.id, score.version, score.part)
     return SharedResult(
         submission_id=submission.id,
         model=_plain(versioned(submission.model_name, str(model.get("version") or ""))),
@@ -187,7 +187,7 @@ def read_shared(services: Services, submission: Submission, score: Score) -> Sha
         benchmark=board.benchmark,
         title=board.title,
         version=score.version,
-        split=board.split,
+        split=board.split if score.part == "public" else f"{board.split}, final part",
         score=released,
         scored_on=iso_time(score.scored_at)[:10],
         place="" if entry is None or entry.rank_low is None else entry.place,

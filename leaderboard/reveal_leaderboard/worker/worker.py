@@ -38,6 +38,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.boards.reading import is_complete
+from reveal_leaderboard.boards.standings import read_ranking
 from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.arrays import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
@@ -51,7 +52,7 @@ from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durabl
 from reveal_leaderboard.store.cases import register_cases
 from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
 from reveal_leaderboard.store.ratings import answers_of, ratings_of
-from reveal_leaderboard.store.scores import ScoringVerdict
+from reveal_leaderboard.store.scores import ScoringVerdict, ranked_part
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.submissions import get_known
 from reveal_leaderboard.worker.answers import AnswerCount, answers_in_database
@@ -260,14 +261,22 @@ class Worker:
                     self.stopping.wait(POLL_SECONDS)
 
     def _count_known(self) -> bool:
-        """Add the answers in the database to the vault's count; return True."""
+        """Add the answers in the database to the vault's count, and queue missing final ranks; return True."""
         with self.store.read() as connection:
             known = {key: answers_in_database(connection, *key) for key in self.holdouts}
+            is_due = [
+                key
+                for key in self.holdouts
+                if ranked_part(connection, *key) == "final" and not read_ranking(connection, *key, "final")[0]
+            ]
         for (name, version), contents in known.items():
             count, limit = self.answers[name, version], self.settings.of(name).quota.board_total
             count.include(contents)
             n = len(count.read())
             log.info("worker %s serves %s %s, with %d of %d answers released", self.name, name, version, n, limit)
+        with self.store.write() as connection:
+            for key in is_due:
+                Queue.put(connection, "rank", *key, "board")
         return True
 
     def handle(self, job: Job) -> None:
@@ -327,8 +336,11 @@ class Worker:
         on_board = self._ranked(job, holdout, policy)
         with self.store.read() as connection:
             paired = boards.is_over(connection, job.benchmark, job.version)
+            part = ranked_part(connection, job.benchmark, job.version)
         document = _twice(
-            lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy, paired=paired)
+            lambda: self.custody.rank(
+                holdout.vault.folder, job.version, on_board, policy=policy, paired=paired, part=part
+            )
         )
         return self.queue.finish_result(job, document=document)
 

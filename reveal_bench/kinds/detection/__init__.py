@@ -4,7 +4,7 @@ image.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -262,11 +262,17 @@ class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "D
 
     @override
     def disclose(
-        self, rows: DetectionRows, resampling: Resampling, *, min_cell: int, ranked_by: str = ""
+        self,
+        rows: DetectionRows,
+        resampling: Resampling,
+        *,
+        min_cell: int,
+        ranked_by: str = "",
+        left_out: Collection[str] = (),
     ) -> Disclosure:
         from reveal_bench.kinds.detection.scoring import disclose_detections
 
-        return disclose_detections(rows, self.metrics, resampling, min_cell=min_cell)
+        return disclose_detections(rows, self.metrics, resampling, min_cell=min_cell, left_out=left_out)
 
     @override
     def marks(

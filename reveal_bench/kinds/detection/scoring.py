@@ -546,7 +546,12 @@ def _thresholds(thresholds: Thresholds | None, findings: Sequence[str]) -> Float
 
 
 def disclose_detections(
-    rows: DetectionRows, released: Sequence[str], resampling: Resampling, *, min_cell: int
+    rows: DetectionRows,
+    released: Sequence[str],
+    resampling: Resampling,
+    *,
+    min_cell: int,
+    left_out: Collection[str] = (),
 ) -> Disclosure:
     """Return macros over the findings that at least `min_cell` images have and as many lack, according to the
     references.
@@ -555,9 +560,8 @@ def disclose_detections(
     having[rows.lesion_image, rows.lesion_finding] = True
     n_having = (having & rows.known).sum(axis=0)
     smaller = np.minimum(n_having, rows.known.sum(axis=0) - n_having)
-    allowed_findings = tuple(
-        finding for finding, n in zip(rows.findings, smaller.tolist(), strict=True) if n >= min_cell
-    )
+    counts = zip(rows.findings, smaller.tolist(), strict=True)
+    allowed_findings = tuple(finding for finding, n in counts if n >= min_cell and finding not in left_out)
     allowed: list[Estimate] = []
     if allowed_findings:
         estimates = rows.estimates(resampling.by("percentile"), groups=allowed_findings)

@@ -366,10 +366,18 @@ class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"
         return len(manifest.studies), "studies"
 
     @override
-    def disclose(self, rows: StudyRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
+    def disclose(
+        self,
+        rows: StudyRows,
+        resampling: Resampling,
+        *,
+        min_cell: int,
+        ranked_by: str = "",
+        left_out: Collection[str] = (),
+    ) -> Disclosure:
         from reveal_bench.kinds.findings.disclosure import disclose_studies
 
-        return disclose_studies(rows, self.metrics, resampling, min_cell=min_cell)
+        return disclose_studies(rows, self.metrics, resampling, min_cell=min_cell, left_out=left_out)
 
     @override
     def marks(

@@ -15,7 +15,7 @@ never change.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -37,14 +37,16 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 RANKED_LABELS = 5
 
 
-def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
+def disclose_studies(
+    rows: StudyRows, released: Sequence[str], resampling: Resampling, *, min_cell: int, left_out: Collection[str] = ()
+) -> Disclosure:
     """Return scores of the labels shown, and macros over these labels; a label's cell is the set of studies that have
     it.
 
     AUROC is disclosed only as a macro.
     """
     per_label = [metric for metric in released if metric != "auroc"]
-    visible_labels = shown_labels(rows, min_cell)
+    visible_labels = tuple(label for label in shown_labels(rows, min_cell) if label not in left_out)
     allowed: list[Estimate] = []
     if visible_labels:
         kept = _only_labels(rows, visible_labels)

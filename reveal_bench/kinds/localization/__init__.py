@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
@@ -208,12 +208,20 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
     positional_metrics: ClassVar = ("point_hit", "grid_hit", "mask_iou_all", "box_iou")
 
     @override
-    def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
+    def disclose(
+        self,
+        rows: CaseRows,
+        resampling: Resampling,
+        *,
+        min_cell: int,
+        ranked_by: str = "",
+        left_out: Collection[str] = (),
+    ) -> Disclosure:
         from reveal_bench.kinds.localization.disclosure import disclose_cases
 
         hit = ranked_by or self.primary
         released = sorted(self.metrics, key=lambda metric: metric not in (hit, self.chance_metrics[hit]))
-        return disclose_cases(rows, released, resampling, min_cell=min_cell)
+        return disclose_cases(rows, released, resampling, min_cell=min_cell, left_out=left_out)
 
     @override
     def marks(

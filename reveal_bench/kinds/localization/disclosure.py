@@ -13,7 +13,7 @@ Intervals of hit rates are computed from the shown proportion and the numbers of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +34,9 @@ gain was above 0.05.
 """
 
 
-def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
+def disclose_cases(
+    rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int, left_out: Collection[str] = ()
+) -> Disclosure:
     """Return the scores of findings with at least `min_cell` cases; `box_iou` only if masks are not scored.
 
     Parameters
@@ -45,7 +47,7 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
     ranked_by, further_hits = released[0], [name for name in HITS if name != released[0]]
     # Only the references decide where chance is defined; rows made by hand may lack it.
     n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
-    visible_findings = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
+    visible_findings = tuple(f for f in rows.findings if n_cases[f] >= min_cell and f not in left_out)
     many = tuple(finding for finding in visible_findings if n_cases[finding] >= FOR_OVERLAP * min_cell)
     metrics = [name for name in released if name in rows.values]
     if "mask_iou_all" in metrics and "box_iou" in metrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -286,10 +286,18 @@ class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
         return len(manifest.tasks), "tasks"
 
     @override
-    def disclose(self, rows: RubricRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
+    def disclose(
+        self,
+        rows: RubricRows,
+        resampling: Resampling,
+        *,
+        min_cell: int,
+        ranked_by: str = "",
+        left_out: Collection[str] = (),
+    ) -> Disclosure:
         from reveal_bench.kinds.tasks.scoring import disclose_ratings
 
-        return disclose_ratings(rows, self.metrics, resampling, min_cell=min_cell)
+        return disclose_ratings(rows, self.metrics, resampling, min_cell=min_cell, left_out=left_out)
 
     @override
     def marks(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: Thresholds) -> Marks:

@@ -448,7 +448,12 @@ def _estimates(
 
 
 def disclose_ratings(
-    rows: RubricRows, released: Collection[str], resampling: Resampling, *, min_cell: int
+    rows: RubricRows,
+    released: Collection[str],
+    resampling: Resampling,
+    *,
+    min_cell: int,
+    left_out: Collection[str] = (),
 ) -> Disclosure:
     """Return scores of the criteria and categories with at least `min_cell` scored answers."""
     names = (*REPORTED, *CATEGORIES)
@@ -457,7 +462,7 @@ def disclose_ratings(
     # A board's scores keep percentile intervals, whatever the default of `reveal-bench score`
     estimates = summarize_rubric(rows, resampling.by("percentile"))
     counts = {e.finding: e.n for e in estimates if e.metric == "rubric_mean"}
-    visible = tuple(name for name in names if counts[name] >= min_cell)
+    visible = tuple(name for name in names if counts[name] >= min_cell and name not in left_out)
     hidden = tuple(name for name in names if name not in visible)
     listed = ", ".join(name.replace("_", " ") for name in hidden)
     note = f"Fewer than {min_cell} scored answers, not shown: {listed}." if hidden else "All is shown."

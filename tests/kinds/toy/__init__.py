@@ -5,7 +5,7 @@ The folder imports nothing from the tests, so that a copy of the package can inc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -188,8 +188,16 @@ class TubeRelease(Release[Answer, TubeManifest, TubeRows]):
     def largest_cell(self, manifest: TubeManifest) -> tuple[int, str]:
         return len(manifest.films), "films"
 
-    def disclose(self, rows: TubeRows, resampling: Resampling, *, min_cell: int, ranked_by: str = "") -> Disclosure:
-        visible = GROUPS if len(rows) >= min_cell else ()
+    def disclose(
+        self,
+        rows: TubeRows,
+        resampling: Resampling,
+        *,
+        min_cell: int,
+        ranked_by: str = "",
+        left_out: Collection[str] = (),
+    ) -> Disclosure:
+        visible = () if len(rows) < min_cell else tuple(group for group in GROUPS if group not in left_out)
         estimates = rows.estimates(resampling.by("percentile")) if visible else []
         return disclosure_of_findings(estimates, GROUPS, visible, counted="films", min_cell=min_cell)
 

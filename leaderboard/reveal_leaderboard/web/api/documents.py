@@ -235,6 +235,9 @@ class SubmissionDocument(Document):
     incident: Annotated[str | None, Field(examples=["INC-1A2B3C4D"])]
     versions: Annotated[list[str], Field(description="versions of the benchmark on which the submission has a score")]
     score: ScoreDocument | None
+    public_score: Annotated[
+        ScoreDocument | None, Field(description="the earlier public score, once `score` is the final one")
+    ]
     events: list[EventDocument]
 
 
@@ -340,6 +343,9 @@ class EntryDocument(Document):
     is_new: Annotated[bool, Field(description="true if scored after the last ranking, so not ranked yet")]
     place: Annotated[str, Field(examples=["2-5"])]
     figures: list[ReleasedEstimate]
+    public_figures: Annotated[
+        list[ReleasedEstimate], Field(description="the earlier public scores, once `figures` are final")
+    ]
     hidden: list[str]
 
 
@@ -377,6 +383,9 @@ class Board(Document):
     part: Part
     hidden: Annotated[list[str], Field(description="findings with too few cases to show")]
     notes: list[str]
+    ranked_part: Annotated[
+        Literal["public", "final"], Field(description="part of the holdout that ranks: final once the round is over")
+    ]
     ranked_at: Moment | None
     n_items: Annotated[int | None, Field(description="number of held-out images, studies or tasks")]
     n_patients: Annotated[int | None, Field(description="number of patients; null if each item counts as a patient")]

@@ -216,22 +216,22 @@ def _add_views(router: APIRouter, services: Services) -> None:
         request: Request,
         submission_id: SubmissionId,
         version: ScoredVersion = None,
-        part: Literal["public", "final"] = "public",
+        part: Literal["public", "final"] | None = None,
     ) -> ApiReceipt:
         """The signed receipt of a released score; `reveal-bench verify-receipt` checks it offline.
 
-        Final scores have a separate receipt (`part=final`) once they are shown.
+        Once final scores are shown, this is the receipt of the final score, unless `part=public` asks for the earlier.
         """
         visible = read_visible(services, find_visitor(services, request), submission_id, version)
         score = visible.score
-        if score is not None and part == "final":  # shown only at announced rounds
+        if score is not None and part is not None:
             score = services.store.score_of(submission_id, score.version, part)
         if score is None:
             raise ProblemError(
                 "not-found", "The submission has no score, and so no receipt, for that version and part."
             )
         with services.store.read() as connection:
-            file = receipts.receipt_file(connection, submission_id, score.version, part)
+            file = receipts.receipt_file(connection, submission_id, score.version, score.part)
         if file is None:
             raise ProblemError("not-found", "The submission has no receipt for that version and part.")
         return ApiReceipt.model_validate(file)

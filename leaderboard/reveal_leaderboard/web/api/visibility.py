@@ -141,7 +141,8 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
     """Return the members of :func:`submission_document`."""
     submission, score = visible.submission, visible.score
     waiting = services.queue.position(submission.id) if submission.status in ("queued", "scoring") else None
-    versions = {public.version for public in services.store.scores_of(submission.id) if public.part == "public"}
+    by_version = {one.version: one for one in services.store.scores_of(submission.id) if one.part == "public"}
+    public = by_version.get(score.version) if score is not None and score.part == "final" else None
     return {
         **{name: getattr(submission, name) for name in _ROW_FIELDS},
         "url": f"{PREFIX}/submissions/{submission.id}",
@@ -150,8 +151,9 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
         "expected_seconds": None if waiting is None else waiting.expected_seconds,
         "metadata": PublicMetadata.of(submission.metadata),
         "hidden_why": submission.hidden_why if submission.hidden_at is not None else None,
-        "versions": sorted(versions),
+        "versions": sorted(by_version),
         "score": None if score is None else ScoreDocument.of(score),
+        "public_score": None if public is None else ScoreDocument.of(public),
         "events": submission_events(services, visible),
     }
 

@@ -137,7 +137,7 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) ->
     )
     a_day = f", {quota.per_day} a day (UTC)" if quota.per_day < quota.total else ""
     final = (
-        f"{100 * release.final_share:.0f}% of the patients are reserved for final scores at announced rounds."
+        f"{100 * release.final_share:.0f}% of the patients are reserved for final scores, which rank the closed board."
         if release.final_share
         else "No patients are reserved for final scores."
     )

@@ -74,12 +74,18 @@ class View:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of scores."""
+    """A column of scores; with `is_public`, of the public scores beside final ones."""
 
     metric: Metric
     finding: str
     title: str
     chance: float | None = None
+    is_public: bool = False
+
+    def figure(self, entry: BoardEntry) -> ReleasedEstimate | None:
+        """Return the entry's score; None if it is not shown."""
+        score = entry.public if self.is_public else entry.score
+        return None if score is None else score.figure(self.metric.name, self.finding)
 
     @property
     def key(self) -> str:
@@ -144,6 +150,9 @@ def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
     if metric is not None:
         candidates = [column for column in candidates if column.metric is metric]
         candidates += [_Column(metric, finding, finding) for finding in board.findings]
+    if board.ranked_part == "final":
+        first = candidates[0].metric
+        candidates.insert(1, _Column(first, MACRO, f"Public macro {first.in_words}", is_public=True))
     rows = board.references if board.comparable else ()
     columns = [c for c in candidates if _has_figure(c, board.entries, rows)]
     if not columns and not board.entries:
@@ -152,7 +161,7 @@ def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
 
 
 def _has_figure(column: _Column, entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow]) -> bool:
-    if any(entry.figure(column.metric.name, column.finding) is not None for entry in entries):
+    if any(column.figure(entry) is not None for entry in entries):
         return True
     return not entries and any(column.finding in row.figures.get(column.metric.name, {}) for row in rows)
 
@@ -210,7 +219,9 @@ def _head(key: str, title: str, view: View, css_class: str = "", direction: str 
     return _Head(key, title, state, arrow, css_class, direction)
 
 
-def _figure_head(column: _Column, view: View) -> _Head:
+def _figure_head(column: _Column, view: View) -> _Head | str:
+    if column.is_public:
+        return f"{column.title},{NO_BREAK}%"
     return _head(column.key, f"{column.title},{NO_BREAK}%", view, direction=column.explained)
 
 
@@ -221,7 +232,7 @@ def _entry_cell(entry: BoardEntry, column: _Column, board: Standings) -> _Cell:
     """Return a cell: the score, or a placeholder with the reason for its absence; the column's title; the position of
     chance.
     """
-    figure = entry.figure(column.metric.name, column.finding)
+    figure = column.figure(entry)
     chance = None if column.chance is None else positions(column.metric.name, column.chance)[0]
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
     if column.finding in entry.score.hidden:
@@ -250,6 +261,8 @@ def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list
 def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str, str, str]:
     """Return the published value or None, its origin, the column's title, and the metric."""
     metric, finding = column.metric.name, column.finding
+    if column.is_public:
+        return None, "", column.label, metric
     if finding == MACRO and metric in row.macro:
         return (*row.macro[metric], column.label, metric)
     return row.figures.get(metric, {}).get(finding), "", column.label, metric

@@ -19,6 +19,7 @@ from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import WithdrawnEntry, is_public, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS, versioned
+from reveal_leaderboard.store.scores import ranking_scores
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.api.visibility import is_own
 from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, part
@@ -123,7 +124,7 @@ def _shared(
     services: Services, submission: Submission, scores: Sequence[Score], version: str | None
 ) -> SharedResult | None:
     """Return the result to share; None if visitors cannot see it."""
-    score = next((public for public in scores if public.part == "public" and public.version == version), None)
+    score = next((ranking for ranking in ranking_scores(scores) if ranking.version == version), None)
     if score is None or score.is_held or not may_see(submission, scores, None):
         return None
     return read_shared(services, submission, score)
@@ -149,7 +150,7 @@ def entry_view(
 
     Parameters
     ----------
-    scores : public and final scores on each benchmark version, oldest version first
+    scores : scores on each benchmark version that may be shown, public and final, oldest version first
     version : version of the scores shown
     events : (time, state, reason); visitors get no reasons
     is_own : whether the reader belongs to the team or is an admin
@@ -158,21 +159,17 @@ def entry_view(
     places : maps of released cases, see :meth:`reveal_bench.viewer.serving.Galleries.places`
     """
     parts = [entry_opening(submission, version, result), _state(submission, is_own=is_own)]
-    public = [score for score in scores if score.part == "public"]
-    score = next((s for s in public if s.version == version), None)
+    ranking = ranking_scores(scores)
+    score = next((s for s in ranking if s.version == version), None)
     if score is not None:
-        parts += _score_parts(submission, score, public, human, result)
+        parts += _score_parts(submission, score, ranking, human, result)
     if places:
         parts += [part("Where it answers", note=PLACES_NOTE), draw(PAGE, "places", places, submission.benchmark)]
-    for final in (s for s in scores if s.part == "final" and s.version == version):
-        released = ReleasedScore.from_json(final.released)
-        parts.append(
-            part(
-                "Final scores", note="Computed on patients that the public score excludes, after the end of the round."
-            )
-        )
+    for public in (s for s in scores if s.version == version and s is not score):
+        released = ReleasedScore.from_json(public.released)
+        parts.append(part("Public scores", note="Shown before the end of the round, and not used for the final ranks."))
         parts.append(score_view(released, shown_metrics(released)))
-        parts.append(draw(PAGE, "receipt", submission, final.version, is_final=True))
+        parts.append(draw(PAGE, "receipt", submission, public))
     if result is not None:
         parts += [part("Share and cite"), draw(PAGE, "share", result, server, badge(result).data_address)]
     parts += [part("About the model"), _about(submission.metadata, submission)]
@@ -203,7 +200,8 @@ def _score_parts(
 ) -> list[str]:
     released = ReleasedScore.from_json(score.released)
     titles = shown_metrics(released)
-    parts = [part("Scores")]
+    note = "Computed on patients that the public scores exclude, after the end of the round."
+    parts = [part("Final scores", note=note) if score.part == "final" else part("Scores")]
     newest = scores[-1].version
     if score.version != newest:
         parts.append(draw(PAGE, "frozen", submission, score.version, newest))
@@ -216,7 +214,7 @@ def _score_parts(
         parts.append(plot)
         if plot and result is not None:
             parts.append(draw(PAGE, "downloads", result))
-    parts.append(draw(PAGE, "receipt", submission, score.version, is_final=False))
+    parts.append(draw(PAGE, "receipt", submission, score, has_compare=True))
     if len(scores) > 1:
         parts += [
             part(
