@@ -134,8 +134,12 @@ def _lint_parquet(path: Path, bench: Bench, options: LintOptions, argument: str)
     """Read a Parquet file as a DataFrame, for kinds of benchmark whose prediction files are text."""
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
+        footer, most = pq.read_metadata(path), options.limits.entries
+        if (n_rows := sum(footer.row_group(i).num_rows for i in range(footer.num_row_groups))) > most:
+            raise ValueError(f"{path}: a Parquet file may have at most {most:,} rows, got {n_rows:,}")
         frame = pd.read_parquet(path)
     except (OSError, pa.ArrowException) as error:
         raise ValueError(f"{path}: not a readable Parquet file: {error}") from None

@@ -65,6 +65,7 @@ _KINDS: dict[str, tuple[str, dict[str, type | tuple[type, ...]]]] = {
     FINAL_SCHEMA: ("final", _FIELDS | {"blind": str}),
 }
 """Schema -> (value of `part`, names and types of the receipt's fields)."""
+_FORMS = {"submission": re.compile(r"[\w-]{1,64}", re.ASCII), "time": re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z", re.ASCII)}
 
 
 class ReceiptError(ValueError):
@@ -269,6 +270,9 @@ def _check_fields(receipt: Mapping[str, Any]) -> None:
     number = receipt["number"]
     if isinstance(number, bool) or number < 1:
         raise ReceiptError(f"`number` must be 1 or more, got {number!r:.80}")
+    for name, form in _FORMS.items():  # texts that exports write as they are
+        if not form.fullmatch(receipt[name]):
+            raise ReceiptError(f"`{name}` must match {form.pattern}, got {receipt[name]!r:.80}")
     for name in ("file_sha256", "previous", "blind"):
         if name in fields and not _HASH.fullmatch(receipt[name]):
             raise ReceiptError(f"`{name}` must be 64 hexadecimal digits, got {receipt[name]!r:.80}")

@@ -80,6 +80,11 @@ def test_parquet_files_of_findings_are_scored_at_home(studies: tuple[Path, Any],
     assert figures(scored) == pytest.approx(figures(rb.score(answers, bench, **FEW)), nan_ok=True)
     (warning,) = scored.scored.report.problems
     assert (warning.file, warning.message) == ("mine.parquet", "a leaderboard does not accept Parquet here")
+    pd.DataFrame({"study_id": pd.Categorical(["a"]).repeat(1_000_001)}).to_parquet(path)
+    with pytest.raises(
+        ValueError, match=r"mine\.parquet: a Parquet file may have at most 1,000,000 rows, got 1,000,001"
+    ):
+        rb.score(path, bench, **FEW)
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(ValueError, match=r"mine\.parquet: not a readable Parquet file"):
         rb.score(path, bench, **FEW)

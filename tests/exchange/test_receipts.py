@@ -187,6 +187,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "number": (make(number=0), "`number` must be 1 or more, got 0"),
     "true": (make(number=True), "`number` must be 1 or more, got True"),
     "first": (make(previous="ab" * 32), "`previous` of receipt 1 must be 64 zeros"),
+    "submission": (make(submission="x},\n@b{y,t={"), r"`submission` must match .*, got 'x},"),
+    "time": (make(time="}\n@a{b,c={"), "`time` must match "),
     "hash": (make(file_sha256="AB" * 32), "`file_sha256` must be 64 hexadecimal digits"),
     "fraction": (changed(released={"a": 0.5}), r"`receipt\.released\.a` must be text, a whole number"),
     "changed": (changed(model="Model B"), "the text of receipt 1 was changed"),
