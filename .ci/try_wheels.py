@@ -97,7 +97,7 @@ def commands_before_the_example() -> list[str]:
     (block,) = re.findall(r"```sh\n(reveal-bench phantom .*?)```", readme(), re.DOTALL)
     chance = "reveal-bench baseline {} data/chexlocalize --split released --out {}"
     return [
-        *block.strip().splitlines(),
+        *block.replace("\\\n", "").strip().splitlines(),
         chance.format("location-prior", "predictions.jsonl"),
         chance.format("chance", "theirs.jsonl"),
     ]

@@ -129,7 +129,7 @@ def api_page() -> str:
 
 def _function(name: str, function: Any) -> str:
     sections = _sections_of(function)
-    lines = [f"## `rb.{name}`", "", "```text", _call(name, function), "```", "", _as_markdown(sections[""]), ""]
+    lines = [f"## `{_call(name, function)}`", "", _as_markdown(sections[""]), ""]
     if "Parameters" in sections:
         lines += [*_items(sections["Parameters"], _defaults(function)), ""]
     return "\n".join(lines)

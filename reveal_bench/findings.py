@@ -399,7 +399,7 @@ class Vocabulary(tuple[str, ...]):
         """
         made = cls(findings)
         if unknown := [name for name in terms if name not in made]:
-            raise ArgumentError("terms", "must be keyed by findings", hint(unknown[0], made))
+            raise ArgumentError("terms", "must have findings as keys", hint(unknown[0], made))
         means: dict[str, str] = {}
         for name, finding in ((name, f) for f in made for name in (f, *terms.get(f, {}).get("synonyms", ()))):
             if _folded(name) in means:

@@ -12,7 +12,7 @@ sum d**2``. These are few if a few patients decide the score.
   (:func:`~reveal_bench.metrics.agreement.lowest_kappa`). For another mean of one finding, such as IoU, t replaces the
   normal quantile. The interval is also used for every score at an end of its scale, or with constant rows, because its
   standard error is 0. In these last cases, the effective sample size is the number of supporting patients; for an F1
-  of 0 or the lowest kappa it is :data:`OF_NO_OVERLAP` of them, as F1 is 2 / (k + 1) if both call
+  of 0 or the lowest kappa it is the proportion :data:`OF_NO_OVERLAP` of them, because F1 is 2 / (k + 1) if both call
   one of k patients positive.
 * Wilson's interval of a proportion covers too rarely, in 0.84 of samples at worst, if its expected number of events, or
   of non-events, is so small that most samples have none. So the lower bound is at most 0.0834 / n if there is one event

@@ -281,7 +281,7 @@ def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
     info = read_folder_info(own)
     assert json.loads(info.to_json())["terms"]["Pneumothorax"] == {"synonyms": ["PTX"]}
     assert type(info.findings) is Vocabulary
-    with pytest.raises(ValueError, match="`terms` must be keyed by findings, got 'Edema'"):
+    with pytest.raises(ValueError, match="`terms` must have findings as keys, got 'Edema'"):
         Vocabulary.of(["COPD"], {"Edema": {}})
 
 
