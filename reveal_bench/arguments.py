@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+PROBABILITY_RULE = "must be in [0, 1]; for logits, apply the sigmoid first (torch.sigmoid, scipy.special.expit)"
+
 
 class ArgumentError(ValueError):
     """The error of an invalid argument.

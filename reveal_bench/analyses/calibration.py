@@ -30,7 +30,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from reveal_bench.arguments import ArgumentError
+from reveal_bench.arguments import PROBABILITY_RULE, ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 Binning = Literal["width", "count"]
@@ -289,4 +289,4 @@ def _check(
         raise ArgumentError(names[0], f"must be as many as `{names[1]}`, at least one", shapes, (names[1],))
     outside = probabilities[~((probabilities >= 0) & (probabilities <= 1))]
     if len(outside):
-        raise ArgumentError(names[0], "must be in [0, 1]", outside[0])
+        raise ArgumentError(names[0], PROBABILITY_RULE, outside[0])

@@ -16,7 +16,7 @@ from reveal_bench.api.bench import AnyBench, as_asked_bench
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import once, score_inputs, score_reader
-from reveal_bench.arguments import ArgumentError
+from reveal_bench.arguments import PROBABILITY_RULE, ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.scored import Curve, Curves
@@ -180,7 +180,7 @@ def confidence(
         rule = f"must have confidences, in the field `{field}`"
         raise ArgumentError("predictions", rule, f"{scored.report.file}, which has none")
     if not confidences.are_probabilities:
-        raise ArgumentError("predictions", "must have probabilities in [0, 1]", f"other scores in {scored.report.file}")
+        raise ArgumentError("predictions", PROBABILITY_RULE, f"other scores in {scored.report.file}")
     return Confidence(scored, judge_confidences(confidences, n_bins=n_bins, binning=binning), n_bins, binning)
 
 

@@ -236,6 +236,8 @@ class IdTexts:
                 rule = f"must have ids of split {self._bench.split!r}"
                 raise ArgumentError(self._argument, rule, f"{value}, which belongs to split {home!r}")
             rule = f"must have `{self.key}` as text, such as {next(iter(self._ids), 'none')!r}: {ADVICE}"
+            if value in range(len(self._ids)):
+                rule += f"; for row numbers of the dataset, give its column `{self.key}`"
             raise ArgumentError(self._argument, rule, f"the number {value}")
         return text
 

@@ -57,14 +57,16 @@ Uncertain = Annotated[
 def phantom(
     out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False), OUTPUT],
     style: Annotated[
-        str, typer.Option(help="Layout to imitate: chexlocalize, reveal-cxr, rexecution, ...")
+        str, typer.Option(help="Layout to imitate, such as chexlocalize; any other word prints the list.")
     ] = "chexlocalize",
     images: Annotated[int, typer.Option(min=1, help="Number of images (studies, tasks) to make.")] = 200,
     val_images: Annotated[
         int | None, typer.Option(help="Number of CheXlocalize validation images; by default 35% of --images.")
     ] = None,
     seed: Seed = 0,
-    long_side: Annotated[int, typer.Option(help="Longer side of an image in pixels; 2828 in the original.")] = 2828,
+    long_side: Annotated[
+        int, typer.Option(help="Longer side of a drawing in pixels; images of a fixed size, as ChestX-Det's, keep it.")
+    ] = 2828,
     pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or write only their annotations.")] = True,
     anatomy: Annotated[
         Path | None, typer.Option(help="Also write contours of organs to this file (JSONL), for `report`."), OUTPUT

@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from reveal_bench.arguments import ArgumentError
+from reveal_bench.arguments import PROBABILITY_RULE, ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.agreement import Counts, check_codes, divide, kappa_from_tables, resample_tables
 
@@ -237,10 +237,10 @@ def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> B
     if array.ndim != 2 or cut.shape not in ((), array.shape[1:]):
         shapes = f"{cut.shape} for `probabilities` {array.shape}"
         raise ArgumentError("thresholds", "must be () or (n_labels,) for (n_studies, n_labels)", shapes)
-    for name, values in (("probabilities", array), ("thresholds", cut)):
+    for name, values, rule in (("probabilities", array, PROBABILITY_RULE), ("thresholds", cut, "must be in [0, 1]")):
         bad = values[~((values >= 0) & (values <= 1))]
         if len(bad):
-            raise ValueError(f"`{name}` must be in [0, 1], got {bad[0]}")
+            raise ArgumentError(name, rule, bad[0])
     return array >= cut
 
 

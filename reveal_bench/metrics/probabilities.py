@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.arguments import ArgumentError
+from reveal_bench.arguments import PROBABILITY_RULE, ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.metrics.agreement import divide
 from reveal_bench.metrics.labels import check_pair
@@ -58,7 +58,7 @@ def log_losses(probabilities: npt.ArrayLike, references: npt.ArrayLike) -> Float
     present = check_pair("probabilities", of_event, references)
     outside = of_event[~((of_event >= 0) & (of_event <= 1))]
     if len(outside):
-        raise ArgumentError("probabilities", "must be in [0, 1]", outside[0])
+        raise ArgumentError("probabilities", PROBABILITY_RULE, outside[0])
     right = np.where(present, of_event, 1 - of_event)
     losses: FloatArray = np.log(1 / np.maximum(right, LEAST_PROBABILITY))
     return losses

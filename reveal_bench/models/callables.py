@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.arguments import ArgumentError
+from reveal_bench.arguments import PROBABILITY_RULE, ArgumentError
 from reveal_bench.kinds import KINDS, known_kind
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.folder import read_folder_info
@@ -536,5 +536,5 @@ def _probabilities(value: Any, choices: Sequence[str]) -> dict[str, float]:
     probabilities = {label: _numbers(f"probabilities[{label}]", value[label], ()) for label in choices}
     for label, probability in probabilities.items():
         if not 0 <= probability <= 1:
-            raise ValueError(f"`probabilities[{label}]` must be in [0, 1], got {probability} (a logit?)")
+            raise ArgumentError(f"probabilities[{label}]", PROBABILITY_RULE, probability)
     return {label: float(probability) for label, probability in probabilities.items()}

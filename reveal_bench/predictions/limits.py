@@ -80,8 +80,12 @@ class LintOptions:
 
     def missing_hint(self, missing: str) -> str:
         """Return the remedies for `missing` answers, named in words such as "missing studies"."""
-        part = "" if self.whole_split else "; for answers to a part, name the run folder, or `--subset`"
-        return f"`--allow-missing` (`allow_missing=True`) counts {missing} as misses{part}"
+        part = (
+            ""
+            if self.whole_split
+            else "for answers to a part, `--subset IDS` (`bench.select(ids=ids)`) or the run folder; "
+        )
+        return f"{part}`--allow-missing` (`allow_missing=True`) counts {missing} as misses"
 
     def part_refusal(self, n_missing: int, n_asked: int) -> str:
         """Return the words that refuse the answers to a part of the questions; empty if there is no such refusal."""

@@ -131,8 +131,8 @@ def test_calibration_in_the_large_of_equal_probabilities() -> None:
     [
         (lambda: reliability(np.array([]), np.array([], bool)), "`probabilities` must be as many as `happened`"),
         (lambda: reliability(np.array([0.5]), np.array([True, False])), "must be as many as `happened`"),
-        (lambda: reliability(np.array([1.5]), np.array([True])), r"must be in \[0, 1\], got 1.5"),
-        (lambda: reliability(np.array([np.nan]), np.array([True])), r"must be in \[0, 1\], got nan"),
+        (lambda: reliability(np.array([1.5]), np.array([True])), r"must be in \[0, 1\]; for logits, .*, got 1.5"),
+        (lambda: reliability(np.array([np.nan]), np.array([True])), r"must be in \[0, 1\]; .*, got nan"),
         (lambda: reliability(P, Y, n_bins=0), r"`n_bins` must be a whole number in \[1, 100\], got 0"),
         (lambda: reliability(P, Y, n_bins=True), "must be a whole number"),
         (lambda: reliability(P, Y, binning="height"), "must be 'width' or 'count', got 'height'"),  # type: ignore[arg-type]

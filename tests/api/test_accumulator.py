@@ -121,6 +121,9 @@ def test_masks_of_detectors_are_read_or_named_as_left_out(folders: dict[str, Pat
     pixels[20:140, 10:110] = True
     table = pd.DataFrame([{"image_id": 36199, "finding": "Effusion", "score": 0.5, "mask": pixels}])
     (prediction,) = rb.lint(table, bench, allow_missing=True).predictions
+    for mask in (pixels, pixels.astype(np.float32)):
+        (mapped,) = rb.lint({"36199": {"Effusion": mask}}, bench, allow_missing=True).predictions
+        assert mapped.mask == prediction.mask
     assert rb.lint(done, bench, allow_missing=True).predictions[0].mask == prediction.mask
     metric = rb.Accumulator(bench, categories=NAMES, allow_missing=True, **FEW)
     metric.update([output | {"masks": masks[:, 0]}], ["36199"])

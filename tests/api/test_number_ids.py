@@ -100,6 +100,15 @@ def test_other_numbers_get_advice_on_reading_ids(folders: dict[str, Path], image
         assert "COCO" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("image_id", "is_row"), [(0, True), (4, True), (2.0, True), (5, False), (-1, False), (1.5, False)]
+)
+def test_only_numbers_of_rows_get_advice_on_rows(folders: dict[str, Path], image_id: float, *, is_row: bool) -> None:
+    with pytest.raises(ArgumentError, match="as text") as caught:  # of five images
+        rb.Accumulator(folders["detection"]).update([{"boxes": [], "labels": [], "scores": []}], [image_id])
+    assert is_row == ("row numbers of the dataset, give its column `image_id`" in str(caught.value))
+
+
 def test_numbers_of_another_split_are_named_with_it(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reveal_bench.api.inputs.ids_of_other_splits", lambda *_: {"12": "val"})
     with pytest.raises(ArgumentError, match="must have ids of split 'test', got 12, which belongs to split 'val'"):

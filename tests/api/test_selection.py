@@ -226,7 +226,7 @@ def test_scores_on_any_scale_have_the_metrics_that_need_only_their_order(studies
     expected = figures(rb.score(answers, bench, thresholds=cut, **FEW))
     decided = {key: value for key, value in expected.items() if key[0] != "log_loss"}
     assert figures(half) == pytest.approx(decided, nan_ok=True)
-    with pytest.raises(ArgumentError, match=r"must have probabilities in \[0, 1\]"):
+    with pytest.raises(ArgumentError, match=r"must be in \[0, 1\]; for logits, .*torch.sigmoid"):
         rb.confidence(scores_of(answers), bench)
     assert {one.metric for one in rb.compare(scores_of(answers), answers, bench, **FEW).comparisons} == {
         "auroc", "average_precision",

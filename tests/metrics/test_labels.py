@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from reveal_bench.arguments import PROBABILITY_RULE
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import (
@@ -218,7 +219,7 @@ def test_log_loss_equals_scikit_learn(rng: np.random.Generator) -> None:
         ]
         np.testing.assert_allclose(log_loss(probabilities, references), expected, rtol=1e-12, atol=1e-12)
         assert log_loss(probabilities, references, average="macro") == pytest.approx(np.mean(expected))
-    with pytest.raises(ValueError, match=r"`probabilities` must be in \[0, 1\], got 1\.5"):
+    with pytest.raises(ValueError, match=r"`probabilities` must be in \[0, 1\]; for logits, .*, got 1\.5"):
         log_loss([[1.5]], [[1]])
 
 
@@ -386,8 +387,8 @@ def test_thresholds_are_reached_or_not() -> None:
     np.testing.assert_array_equal(apply_thresholds([[0.5, 0.49], [1.0, 0.0]]), [[True, False], [True, False]])
     np.testing.assert_array_equal(apply_thresholds([[0.5, 0.5]], [0.6, 0.5]), [[False, True]])
     for probabilities, thresholds, message in (
-        ([[1.5]], 0.5, "`probabilities` must be in [0, 1], got 1.5"),
-        ([[NAN]], 0.5, "`probabilities` must be in [0, 1], got nan"),
+        ([[1.5]], 0.5, f"`probabilities` {PROBABILITY_RULE}, got 1.5"),
+        ([[NAN]], 0.5, f"`probabilities` {PROBABILITY_RULE}, got nan"),
         ([[0.5]], NAN, "`thresholds` must be in [0, 1], got nan"),
         ([[0.5]], [0.1, 0.2], "`thresholds` must be () or (n_labels,) for (n_studies, n_labels), got (2,)"),
         ([0.5], 0.5, "got () for `probabilities` (1,)"),

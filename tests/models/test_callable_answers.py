@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reveal_bench.arguments import PROBABILITY_RULE
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_manifest
 from reveal_bench.kinds.questions import Question
 from reveal_bench.masks import decode_mask, encode_mask
@@ -148,8 +149,8 @@ def test_a_heat_map_gives_a_mask_only_with_a_threshold(world: World) -> None:
         ({"labels": "Edema"}, "`labels` must be a list of labels, got 'Edema'"),
         ({"probabilities": {"Edema": 0.1}}, "`probabilities` must map every one of Edema, Mass, Nodule, got ['Edema']"),
         ({"probabilities": 0.5}, "`probabilities` must map every one of Edema, Mass, Nodule, got 0.5"),
-        ({"probabilities": dict.fromkeys(LABELS, 1.2)}, "`probabilities[Edema]` must be in [0, 1], got 1.2"),
-        ({"probabilities": dict.fromkeys(LABELS, float("nan"))}, "`probabilities[Edema]` must be in [0, 1], got nan"),
+        ({"probabilities": dict.fromkeys(LABELS, 1.2)}, f"`probabilities[Edema]` {PROBABILITY_RULE}, got 1.2"),
+        ({"probabilities": dict.fromkeys(LABELS, float("nan"))}, f"`probabilities[Edema]` {PROBABILITY_RULE}, got nan"),
         ({"probabilities": dict.fromkeys(LABELS, "0.5")}, "`probabilities[Edema]` must be a number, got '0.5'"),
         ({"labels": [], "probabilities": {}}, "must give `labels` or `probabilities`, the same for all studies"),
         ({"point": (1, 2)}, "the answer must have some of labels, probabilities, got ['point']"),

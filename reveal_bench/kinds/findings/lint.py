@@ -313,11 +313,7 @@ def _note_missing(
                 hint="they count as negative for every label, and as wrong in specificity and NPV",
             )
         else:
-            log.error(
-                "missing-studies",
-                message,
-                hint=options.missing_hint("missing studies"),
-            )
+            log.error("missing-studies", message, hint=options.missing_hint("missing studies"))
     return missing
 
 
@@ -367,4 +363,7 @@ def _score_hint(value: float) -> str:
     return _PERCENTAGE if 1 < value <= 100 else _LOGIT
 
 
-_PERCENTAGE, _LOGIT = "a percentage? divide by 100", "a logit? apply the sigmoid first"
+_PERCENTAGE, _LOGIT = (
+    "a percentage? divide by 100",
+    "a logit? apply the sigmoid first (torch.sigmoid, scipy.special.expit)",
+)

@@ -134,7 +134,7 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
     def entries(self, key: str, answer: object) -> list[Row]:
         """Return a line for each finding of ``{finding: location}``.
 
-        A location is a point (x, y), a list of points, a cell, a run-length mask, or a mapping of a line's fields."""
+        A location is a point (x, y), a list of points, a cell, a mask, or a mapping of a line's fields."""
         if not isinstance(answer, Mapping):
             rule = "must map images to findings and findings to locations, as {image: {finding: (x, y)}}"
             raise ArgumentError("predictions", rule, f"{type(answer).__name__} for {key!r}")

@@ -274,6 +274,8 @@ def place_fields(place: Any) -> dict[str, Any]:
         return {"cell": place}
     if isinstance(place, Mapping):
         return {"rle": dict(place)} if {"size", "counts"} & place.keys() else dict(place)
+    if getattr(place, "ndim", 0) == 2 and (place.shape[1] != 2 or str(place.dtype).endswith("bool")):
+        return {"mask": place}
     listed = place.tolist() if hasattr(place, "tolist") else list(place) if isinstance(place, Sequence) else place
     is_several = isinstance(listed, list) and listed and all(isinstance(one, Sequence) for one in listed)
     return {"points" if is_several else "point": listed}

@@ -359,11 +359,7 @@ def _note_missing(missing: Sequence[Pair], manifest: ImageManifest, options: Lin
     if options.allow_missing:
         log.warning("missing-pairs", message, hint="they are scored as misses")
     else:
-        log.error(
-            "missing-pairs",
-            message,
-            hint=options.missing_hint("missing predictions"),
-        )
+        log.error("missing-pairs", message, hint=options.missing_hint("missing predictions"))
 
 
 def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:

@@ -262,11 +262,7 @@ def _note_missing(
                 "missing-tasks", message, hint="missing answers get the lowest score, 1, once all others are rated"
             )
         else:
-            log.error(
-                "missing-tasks",
-                message,
-                hint=options.missing_hint("missing tasks"),
-            )
+            log.error("missing-tasks", message, hint=options.missing_hint("missing tasks"))
     return missing
 
 
