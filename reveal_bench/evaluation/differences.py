@@ -35,7 +35,7 @@ from reveal_bench.evaluation.permutation import (
     n_differing,
     t_of,
 )
-from reveal_bench.evaluation.tilting import Distances, Student, distances_of, student_of
+from reveal_bench.evaluation.tilting import Distances, Student, distances_of, safety, student_of
 from reveal_bench.metrics.intervals import Intervals, drop_sparse_intervals, with_width
 from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO
 
@@ -229,6 +229,7 @@ def _test(
     rest = max(1 - t**2 / n, 0.0)
     of_flips = math.sqrt((contributions**2).sum() * rest) / (abs(b) if relative else 1.0)
     error = max(of_flips, math.sqrt((own**2).sum() * paired.steadied[column]))
+    error *= safety(len(own)) if column == 0 and len(values[0]) > 2 else 1
     below, above = (distances_of(own, error, side) for side in (-1, 1))
     return FlipTest(value, t, n, below, above, student_of(own), distribution)
 

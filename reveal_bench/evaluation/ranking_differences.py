@@ -11,7 +11,8 @@ The squared standard error of ``a - b`` is the larger of two:
 
 Average precision is biased upwards, more so for the worse system. So the lower bound of ``a - b`` is computed from A's
 bias-corrected centre and B's value, and the upper bound from A's value and B's centre. For AUROC, the centres are the
-values.
+values. The variances of a macro of several findings are multiplied by the square of
+:func:`~reveal_bench.evaluation.tilting.safety`.
 
 p is 1 minus the confidence level at which the interval just touches 0, so interval, p and verdicts on a margin agree.
 For several findings together, intervals and p are corrected by Bonferroni. The interval of a relative decrease ``(b -
@@ -34,7 +35,7 @@ import numpy as np
 from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.differences import Tested
 from reveal_bench.evaluation.permutation import ALPHA
-from reveal_bench.evaluation.tilting import Student
+from reveal_bench.evaluation.tilting import Student, safety
 from reveal_bench.metrics.ranking_intervals import RankingEvidence
 from reveal_bench.metrics.resampled import Resampled
 
@@ -129,14 +130,15 @@ def ranking_tests(
     added = np.maximum(least - (var_a + var_b - 2 * covariance), 0) / 2
     centres = a.macro_first(a.centres, values[0]), b.macro_first(b.centres, values[1])
     few = [one or other for one, other in zip(a.few(values[0]), b.few(values[1]), strict=True)]
+    factors = np.where(np.arange(len(values[0])) == 0, safety(n) ** 2 if len(values[0]) > 2 else 1.0, 1.0)
     return [
         None
         if few[i] or math.isnan(values[0][i] + values[1][i])
         else RankingTest(
             (float(values[0][i]), float(values[1][i])),
             (float(centres[0][i]), float(centres[1][i])),
-            (float(var_a[i] + added[i]), float(var_b[i] + added[i])),
-            float(covariance[i]),
+            (float(factors[i] * (var_a[i] + added[i])), float(factors[i] * (var_b[i] + added[i]))),
+            float(factors[i] * covariance[i]),
             Student(float(min(free_a[i], free_b[i]))),
         )
         for i in range(len(values[0]))
