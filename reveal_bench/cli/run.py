@@ -222,13 +222,14 @@ def run(
 
 def _warn_of_coordinates(model: str, settings: AskSettings) -> None:
     """Warn if a model is known to use another coordinate convention than the requested one."""
-    from reveal_bench.models.coordinates import known_model
+    from reveal_bench.models.coordinates import AUTO, known_model
     from reveal_bench.models.questions import PLACED
 
-    known = known_model(model)
-    if known is not None and settings.coordinates == "pixels" and settings.form in PLACED:
-        warning = f"{known.family} is known to answer in {known.coordinates} ({known.source})"
-        terminal.warn([f"{warning}, but pixels are requested: try --coordinates auto"])
+    known, asked = known_model(model), settings.coordinates
+    if known is None or settings.form not in PLACED or asked == AUTO or known.names(asked):
+        return
+    warning = f"{known.family} is known to answer in {known.coordinates} ({known.source})"
+    terminal.warn([f"{warning}, but {asked} are requested: try --coordinates auto"])
 
 
 def _say_unanswered(out: Path) -> None:

@@ -140,6 +140,16 @@ class KnownModel:
     corners: bool | None
     source: str
 
+    def names(self, coordinates: str) -> bool:
+        """Return True if `coordinates` is the family's convention, in pixels of a picture of any size for "pixels-N".
+
+        Examples
+        --------
+        >>> known_model("qwen2.5-vl-7b").names("pixels-1024"), known_model("glm-4.5v").names("percent")
+        (True, False)
+        """
+        return coordinates == self.coordinates or (self.coordinates == "pixels-N" and coordinates.startswith("pixels-"))
+
 
 _QWEN = "https://github.com/QwenLM/Qwen3-VL/issues/"
 KNOWN_MODELS: tuple[KnownModel, ...] = (
@@ -169,6 +179,11 @@ KNOWN_MODELS: tuple[KnownModel, ...] = (
         True,
         "https://github.com/OpenBMB/MiniCPM-V/issues/982",
     ),
+    KnownModel(
+        "GLM-4.1V and later", r"glm-?4\.[1-9]v", "thousandths-xy", True, "https://github.com/zai-org/GLM-V/issues/114"
+    ),
+    KnownModel("InternVL", r"internvl", "thousandths-xy", True, "https://github.com/OpenGVLab/InternVL/issues/285"),
+    KnownModel("CogVLM", r"cogvlm", "thousandths-xy", True, "https://github.com/zai-org/CogVLM/issues/46"),
 )
 """Families of models; the first match applies.
 

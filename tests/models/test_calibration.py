@@ -367,6 +367,9 @@ def test_runs_of_before_read_as_in_pixels() -> None:
         ("allenai/Molmo2-8B", None),
         ("moonshotai/Kimi-VL-A3B-Instruct", "fractions"),
         ("deepseek-ai/deepseek-vl2-small", "thousandths-xy"),
+        ("zai-org/GLM-4.5V", "thousandths-xy"),
+        ("zai-org/glm-4v-9b", None),
+        ("OpenGVLab/InternVL3-8B", "thousandths-xy"),
         ("openai/gpt-5", None),
     ],
 )
