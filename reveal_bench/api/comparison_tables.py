@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -117,6 +118,23 @@ class Comparisons(TableResult):
             for c in self.comparisons
             if c.verdict and c.finding == MACRO
         ]
+
+
+def unshared_findings(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return a sentence per metric whose macros omit findings, because only one of both systems has a score there."""
+    sentences = []
+    for macro in (c for c in comparisons if c.finding == MACRO):
+        own = [c for c in comparisons if c.metric == macro.metric and c.finding != MACRO]
+        missing = {"A": [c.finding for c in own if math.isnan(c.a)], "B": [c.finding for c in own if math.isnan(c.b)]}
+        lacking = [
+            f"{side} has none for {', '.join(n)}"
+            for side, other in (("A", "B"), ("B", "A"))
+            if (n := [name for name in missing[side] if name not in missing[other]])
+        ]
+        if lacking:
+            over = f"both macros are over the {count_text(macro.n_a, 'finding')} with a score of A and B"
+            sentences.append(f"{METRICS[macro.metric].title}: {over}; {'; '.join(lacking)}")
+    return sentences
 
 
 _MOST_DIFFERENCES = 28

@@ -78,6 +78,18 @@ def test_narrow_terminal_shows_whole_differences(
     assert " ".join(lines_by_width[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
 
 
+def test_findings_that_only_one_system_scores_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    nan = math.nan
+    pairs = {"macro": (0.2, 0.3), "Edema": (0.1, nan), "Nodule": (0.2, 0.3), "Mass": (nan, nan)}
+    comparisons = [
+        Comparison("precision", name, a, b, Estimate(a - b, nan, nan), nan, 1, 1, 0, "")
+        for name, (a, b) in pairs.items()
+    ]
+    output.print_comparisons(comparisons, "caption", what="A - B")
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "has none" in line]
+    assert line == "Precision: both macros are over the 1 finding with a score of A and B; B has none for Edema"
+
+
 def test_long_comparison_fits_on_a_screen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Eighteen metrics of fourteen findings, two of them equal to another, have 270 lines with --wide."""
     names = ("macro", *(f"Finding {i}" for i in range(13)), "Enlarged Cardiomediastinum")
