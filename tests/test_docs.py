@@ -134,7 +134,21 @@ def test_readme_code_of_evaluate_modules_runs(folder: Path) -> None:
 PROGRAMS = {"reveal-bench": typer.main.get_command(bench_app), "reveal-leaderboard": typer.main.get_command(board_app)}
 USAGE_ERROR: Any = typer.BadParameter.__base__
 MAKE_TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
-TOOLS = {"cd", "cp", "curl", "docker", "echo", "export", "git", "hf", "inspect", "pip", "pre-commit"}
+TOOLS = {
+    "cd",
+    "cp",
+    "curl",
+    "docker",
+    "echo",
+    "export",
+    "git",
+    "hf",
+    "inspect",
+    "pip",
+    "pre-commit",
+    "python3",
+    "source",
+}
 """Other programs that blocks of the shell may start; a line of prose starts with none."""
 
 
