@@ -469,9 +469,10 @@ def import_replies(
 
 def _write(info: RunInfo, exchanges: list[QuestionOutcome], out: Path, organization: str) -> None:
     check_outside_datasets(out, "--out")
-    from reveal_bench.models.run_folder import check_same_run, prediction_files, write_outputs
+    from reveal_bench.models.run_folder import check_keeps_answers, check_same_run, prediction_files, write_outputs
 
     check_same_run(out, info)
+    check_keeps_answers(out, exchanges)
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
     _say_unanswered(out)
     for name in prediction_files(info.epochs):

@@ -139,7 +139,7 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibrat
     Parameters
     ----------
     texts : one answer per drawing, in order
-    settings : settings of the questions about the drawings
+    settings : settings of the questions about the drawings; `corners` restricts the conventions to corners
 
     Raises
     ------
@@ -149,7 +149,7 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibrat
     drawings = Drawings(settings.form)
     resized = _resized_side(texts, settings, drawings)
     names = [*CONVENTIONS, *([f"pixels-{resized}"] if resized else [])]
-    ways = (False,) if settings.form == "point" else (False, True)
+    ways = (False,) if settings.form == "point" else (True,) if settings.corners else (False, True)
     hits: dict[str, int] = {}
     fits: list[tuple[float, str, bool]] = []
     for name in names:
@@ -167,7 +167,8 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibrat
             f"no convention fits: correct answers to {len(texts)} drawings of a rectangle, by convention: {counts}; "
             f"{LEAST_HITS} are needed. First answer: {json.dumps(first[:200])}. Name a convention or ask for cells."
         )
-    _, name, corners = min(fits, key=lambda fit: fit[0])  # ties: the first
+    # Named numbers fit both ways: then boxes are asked for as in a run whose convention is stated
+    _, name, corners = min(fits, key=lambda fit: (fit[0], fit[2] == (fit[1] == "pixels")))
     return CoordinateCalibration(name, corners, hits, tuple(texts))
 
 

@@ -42,6 +42,7 @@ from reveal_bench.models.prices import Prices
 from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.predictions.files import GO_ON
 from reveal_bench.version import __version__
+from reveal_bench.words import count_text
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
 CONTROL_RUNS = "controls"
@@ -285,6 +286,17 @@ def single_run(out: Path) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+def check_keeps_answers(out: Path, exchanges: Sequence[QuestionOutcome]) -> None:
+    """Raise ValueError if `out` has a transcript with an answer to a question and epoch that `exchanges` lack."""
+    if not (out / TRANSCRIPT).is_file():
+        return
+    asked = {(exchange.question, exchange.epoch) for exchange in exchanges}
+    lost = [one.question for one in read_run(out).exchanges if (one.question, one.epoch) not in asked]
+    if lost:
+        answers = count_text(len(lost), "answer")
+        raise ValueError(f"{out} must be a new folder: {answers} in it would be lost, such as that to {lost[0]!r}")
 
 
 def read_run(out: Path) -> Run:

@@ -256,7 +256,8 @@ def _calibrated(
         }
         if not any(completions.values()):
             raise RunStoppedError(f"no drawing was answered; last reason: {count.last_error}", count.last_status)
-        known = calibrate([completions.get(question.id, "") for question in asking.questions], asking.settings)
+        texts = [completions.get(question.id, "") for question in asking.questions]
+        known = calibrate(texts, replace(asking.settings, corners=settings.corners))
     return replace(settings, coordinates=known.coordinates, corners=known.corners), known
 
 

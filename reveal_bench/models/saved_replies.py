@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from reveal_bench.findings import canonical_finding, hint
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.questions import AskSettings, describe_split, list_questions
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, with_reply
 from reveal_bench.tables import TableRow, open_table
+from reveal_bench.words import count_text
 
 
 def read_saved_replies(
@@ -75,13 +77,23 @@ def _rows(path: Path, key: str, questions: Questions) -> Iterator[tuple[int, Que
 
 
 def _reply_of(row: TableRow, needed: Sequence[str], questions: Questions, path: Path) -> tuple[Question, str]:
+    missing = [name for name in needed if name not in row]
+    if missing:
+        rule = f"must have the {count_text(len(needed), 'column')} {', '.join(needed)}"
+        raise ValueError(f"{path}:{row.number} {rule}; {', '.join(missing)} not among {', '.join(row)}")
     for name in needed:
-        value = row.value(name) if name in row else None
+        value = row.value(name)
         if not isinstance(value, str):
-            got = "none" if value is None else repr(value)
-            raise ValueError(f"{path}:{row.number} must have the text `{name}`, got {got}")
-    asked = (row[needed[0]], row["finding"] if "finding" in needed else None)
-    if asked not in questions:
-        ids = ", ".join(filter(None, asked))
-        raise ValueError(f"{path}:{row.number} must be about a question of the split, got {ids!r}")
-    return questions[asked], row["reply"]
+            raise ValueError(f"{path}:{row.number} must have the text `{name}`, got {value!r}")
+    case_id, finding = row[needed[0]], row["finding"] if "finding" in needed else None
+    known = [name for unit, name in questions if unit == case_id]
+    if not known:
+        rule = f"`{needed[0]}` must be an id of the split"
+        raise ValueError(f"{path}:{row.number} {rule}, got {hint(case_id, (unit for unit, _ in questions))}")
+    if finding is not None:
+        findings = [name for name in known if name is not None]
+        finding = canonical_finding(finding, findings)
+        if finding is None:
+            rule = f"`finding` must be one that is asked about {case_id} ({', '.join(findings)})"
+            raise ValueError(f"{path}:{row.number} {rule}, got {row['finding']!r}")
+    return questions[case_id, finding], row["reply"]

@@ -213,6 +213,21 @@ def test_the_convention_of_boxes_is_found(how: str, corners: bool, side: int) ->
     assert CoordinateCalibration.from_document(json.loads(json.dumps(calibration.document()))) == calibration
 
 
+def test_named_corners_are_asked_for_as_corners() -> None:
+    texts = answers_of("box", 256, lambda place, size: json.dumps(
+        {"bbox_2d": json.loads(f"[{write_place(place, size, 'thousandths-xy', corners=True)}]")}
+    ))  # fmt: skip
+    calibration = calibrate(texts, AskSettings("box", coordinates=AUTO))
+    assert calibration.hits["thousandths-xy"] == calibration.hits["thousandths-xy corners"] == 8
+    assert (calibration.coordinates, calibration.corners) == ("thousandths-xy", True)
+
+
+def test_stated_corners_are_the_only_ones_tried() -> None:
+    texts = answers_of("box", 256, lambda place, size: write_place(place, size, "percent", corners=False))
+    with pytest.raises(CalibrationError, match="percent corners 0"):
+        calibrate(texts, AskSettings("box", coordinates=AUTO, corners=True))
+
+
 @pytest.mark.parametrize("form", ["point", "boxes", "text"])
 @pytest.mark.parametrize("how", [name for name in CONVENTION_OF if name != "resized"])
 def test_the_convention_of_other_forms_is_found(form: str, how: str) -> None:

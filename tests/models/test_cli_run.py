@@ -157,15 +157,24 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
         call("import-replies", tmp_path / name, *asked, "--out", tmp_path / name.partition(".")[2])
         made = tmp_path / name.partition(".")[2] / "predictions.jsonl"
         assert made.read_bytes() == (out / "predictions.jsonl").read_bytes()
+    lower = [row | {"finding": row["finding"].lower()} for row in saved[1:]]
+    (tmp_path / "fewer.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lower))
+    lost = call("import-replies", tmp_path / "fewer.jsonl", *asked, "--out", tmp_path / "csv", expect=1).stderr
+    assert "csv must be a new folder: 1 answer in it would be lost" in lost
+    call("import-replies", tmp_path / "fewer.jsonl", *asked, "--out", tmp_path / "fewer")
     first, twice = json.dumps(saved[0]), "must be about a question without an earlier row, got"
     for text, problem in (
         (f"{first}\n{first}\n", f"faulty.jsonl:2 {twice}"),
         ("[]\n", "faulty.jsonl:1: `entry` must be a JSON object, got list"),
-        ('{"image_id": "a", "finding": "Edema"}\n', "faulty.jsonl:1 must have the text `reply`, got none"),
         (
-            '{"image_id": "a", "finding": "Edema", "reply": ""}\n',
-            "must be about a question of the split, got 'a, Edema'",
+            "image_id,pathology,response\na,Edema,D5\n",
+            "must have the 3 columns image_id, finding, reply; finding, reply not among image_id, pathology, response",
         ),
+        (
+            json.dumps(saved[0] | {"image_id": f"{saved[0]['image_id']}.jpg"}) + "\n",
+            f"must be an id of the split, got '{saved[0]['image_id']}.jpg' (nearest: '{saved[0]['image_id']}')",
+        ),
+        (json.dumps(saved[0] | {"finding": "Edem"}) + "\n", "`finding` must be one that is asked about"),
         ("image_id,finding,reply\n", "faulty.csv must have at least one row, got none"),
         (
             'image_id,finding,reply\na,b,"c\n',
