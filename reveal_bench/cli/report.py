@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.inputs import OUTPUT, require_files
 from reveal_bench.cli.output import Findings, Folder, Missing, Resamples, Seed, Split, Subset, check_outside_datasets
+from reveal_bench.words import count_text
 
 Anatomy = Annotated[Path | None, typer.Option(help="Contours of organs in every image (JSONL).")]
 Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl in the same folder.")]
@@ -65,6 +67,14 @@ def misses(
         f"wrote {sum(counts.values()):,} misses to {out}; readers: reveal-leaderboard readers --form errors "
         f"--misses {out / 'for_readers' / 'misses.jsonl'} --images {out / 'for_readers'}"
     )
+    categories = Counter(case.category for errors in cases.values() for case in errors)
+    others = {
+        "lateral question": sum(errors.n_lateral for errors in cases.values()),
+        "partial hit": categories["partial_hit"],
+        "unanswered question": categories["no_answer"],
+    }
+    if left_out := ", ".join(count_text(n, what) for what, n in others.items() if n):
+        typer.echo(f"not for readers: {left_out}; `reveal-bench score --rows FILE` has every question")
 
 
 def report(
