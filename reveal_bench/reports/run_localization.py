@@ -258,7 +258,8 @@ class HitReport(RunReport):
     def summary(self) -> str:
         """Return a summary of the main runs' mean hit rates and the chance level."""
         scores, split = self.scores, self.split
-        n_patients = len({record.patient_id for record in split.records})
+        asked = [record for record in split.records if record.asked("present")]
+        n_patients = len({record.patient_id for record in asked})
         n_questions = int(scores.chance[0].n.sum())
         names = short_names([scores.runs[i] for i in self.core])
         macros = [(scores.estimates(i)[MACRO], name) for i, name in zip(self.core, names, strict=True)]
@@ -276,7 +277,7 @@ class HitReport(RunReport):
         return (
             f"{count_text(len(scores.runs), 'run')} located {len(scores.findings)} pathologies in "
             f"{split.title} {split.info.version}, split {split.name}: {n_questions:,} questions with a reference on "
-            f"{len(split.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95% "
+            f"{len(asked):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95% "
             f"interval: {means}. Chance is {chance}. In parentheses: "
             f"{intervals_text(scores.resampling)}."
         )
