@@ -40,6 +40,7 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
+from reveal_bench.predictions.files import prediction_file
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.viewer.positions import LATERAL, answer_maps, draw_map, mean_film
 from reveal_bench.words import count_text
@@ -47,7 +48,6 @@ from reveal_bench.words import count_text
 SCHEMA = 1
 INDEX, CASES, FILMS, THUMBNAILS, PLACES = "gallery.json", "cases", "films", "thumbnails", "places"
 FILE = re.compile(rf"(?P<room>{CASES}|{FILMS}|{THUMBNAILS})/(?P<number>\d+)(?:-(?P<film>\d+))?\.(?:json|jpg)")
-RUN_FILE = "predictions.jsonl"
 THUMBNAIL_PX, MASK_PX = 240, 512
 BLANK = 24  # grey value of a withheld image, on which marks of every colour are visible
 OUTCOMES = {True: "+", False: "-", None: "."}
@@ -230,18 +230,16 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
     FileNotFoundError
         If a file does not exist.
     ValueError
-        If it is no file, or a name is given twice.
+        If a folder has no single prediction file, or a name is given twice.
     """
     files: dict[str, Path] = {}
     for text in texts:
         name, _, file = text.rpartition("=")
         path = Path(file)
         name = name or path.stem
-        path = path / RUN_FILE if path.is_dir() else path
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
-        if not path.is_file():
-            raise ArgumentError("predictions", "must be an existing prediction file or run folder", repr(file))
+        path = prediction_file(path)
         if name in files:
             raise ArgumentError("predictions", "must have different names: give NAME=FILE", repr(name))
         files[name] = path

@@ -130,6 +130,10 @@ def test_systems_are_named_by_hand_or_by_their_files(tmp_path: Path) -> None:
     run.mkdir()
     (run / "predictions.jsonl").write_text("")
     assert named_files([str(run)]) == {"run": run / "predictions.jsonl"}
+    (run / "predictions.jsonl").rename(run / "predictions-1.jsonl")
+    (run / "predictions-2.jsonl").write_text("")
+    (run / "run.json").write_text('{"epochs": 2}')
+    assert named_files([str(run)]) == {"run": run / "predictions-1.jsonl"}  # the first epoch, as in `score`
     with pytest.raises(ValueError, match="must have different names"):
         named_files([str(plain), f"net={plain}"])
     with pytest.raises(FileNotFoundError, match=r"none\.jsonl does not exist$"):
