@@ -264,7 +264,7 @@ def test_pairs_not_asked_are_dropped_and_counted_once(lint):
     report = lint(lines)
     (warning,) = [problem for problem in report.problems if problem.rule == "not-asked"]
     assert (warning.severity, warning.line) == ("warning", 2)
-    assert warning.message.startswith("3 predictions answer pairs that are not asked: they are not scored")
+    assert warning.message.startswith("3 predictions answer pairs that are not asked here: they are not scored")
     assert [prediction.finding for prediction in report.predictions] == ["Edema"]
 
 

@@ -343,7 +343,7 @@ def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog, advice: str) -> No
     superfluous = [draft for draft in drafts if _pair(draft) is not None and not draft.is_asked and draft.area != 0]
     if superfluous:
         first = superfluous[0]
-        message = f"{len(superfluous)} predictions answer pairs that are not asked: they are not scored"
+        message = f"{len(superfluous)} predictions answer pairs that are not asked here: they are not scored"
         log.warning("not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}{advice}")
 
 
