@@ -9,6 +9,7 @@ import pytest
 from reveal_leaderboard.settings import QuotaPolicy
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.events import verify_events
+from reveal_leaderboard.store.scores import on_board
 from reveal_leaderboard.store.store import (
     BoardClosedError,
     KeyReusedError,
@@ -22,7 +23,7 @@ from reveal_leaderboard.store.tables import teams
 
 from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import each_database_kind
-from tests.leaderboard.worlds import BENCHMARK, NEW, World, world
+from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome, world
 
 __all__ = ["each_database_kind", "world"]
 
@@ -265,3 +266,26 @@ def test_a_disabled_team_sends_nothing(world: World) -> None:
         connection.execute(teams.update().where(teams.c.id == "team1").values(disabled_at=1.0))
     with pytest.raises(NotAllowedError, match="Team 1 is disabled"):
         world.add()
+
+
+def test_a_closed_board_keeps_the_submissions_that_it_showed(world: World) -> None:
+    """A team that has seen its final scores cannot put its better submission in the place of the one that counted."""
+    ids = []
+    for digest, public, final in (("a", 0.5, 0.9), ("b", 0.6, 0.4)):
+        submission = world.add(sha256=digest * 64)
+        both = replace(outcome(public, submission.id), final=outcome(final).released)
+        assert world.queue.finish_score(world.take_score(), who="worker:w", outcome=both)
+        ids.append(submission.id)
+
+    def shown() -> list[tuple[str, str]]:
+        with world.store.read() as connection:
+            return [(row.id, row.score_part) for row in on_board(connection, BENCHMARK, "1.0")]
+
+    assert shown() == [(ids[1], "public")]
+    with world.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, "closed", who="local:x", why="over")
+    assert shown() == [(ids[1], "final")]
+    with pytest.raises(NotAllowedError, match="no submission can be chosen once the board is closed"):
+        world.store.choose(ids[0], who="user:user1")
+    world.store.withdraw(ids[1], who="user:user1")
+    assert shown() == []

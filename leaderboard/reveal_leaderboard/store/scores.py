@@ -146,9 +146,11 @@ def on_board(connection: sa.Connection, benchmark: str, version: str, part: Part
     These are scores on `part` (by default the part that ranks the version) of submissions that show their own scores
     and are neither withdrawn nor hidden. For each model of a team, the chosen submission is shown, otherwise the
     newest. A frozen version keeps the rows that it showed when frozen (:func:`freeze`), except for rows hidden later.
-    Later choices and withdrawals affect only the next version.
+    Later choices and withdrawals affect only the next version. A row that is withdrawn or hidden after the board closed
+    leaves it without a successor, because its team has seen the final scores of the others.
     """
     kept = _frozen(connection, benchmark, version)
+    closed_at = _closed_at(connection, benchmark, version)
     columns = [column.label(f"score_{column.name}") for column in scores.columns]
     query = (
         sa.select(submissions, *columns)
@@ -156,18 +158,26 @@ def on_board(connection: sa.Connection, benchmark: str, version: str, part: Part
         .where(submissions.c.benchmark == benchmark, scores.c.version == version)
         .where(scores.c.part == (part or ranked_part(connection, benchmark, version)))
         .where(scores.c.shown_of == scores.c.submission_id, submissions.c.status == "scored")
-        .where(submissions.c.hidden_at.is_(None))
         .order_by(submissions.c.created_at, submissions.c.id)
     )
     if kept is not None:
-        return [row for row in connection.execute(query) if row.id in kept]
-    query = query.where(submissions.c.withdrawn_at.is_(None))
+        return [row for row in connection.execute(query) if row.id in kept and row.hidden_at is None]
+    for left_at in (submissions.c.withdrawn_at, submissions.c.hidden_at):
+        query = query.where(left_at.is_(None) if closed_at is None else sa.or_(left_at.is_(None), left_at > closed_at))
     by_model: dict[tuple[str, str], sa.Row[Any]] = {}
     for row in connection.execute(query):
         model = (row.team_id, row.model_name)
         if model not in by_model or row.is_chosen or not by_model[model].is_chosen:
             by_model[model] = row
-    return sorted(by_model.values(), key=lambda row: (row.created_at, row.id))
+    shown = [row for row in by_model.values() if row.withdrawn_at is None and row.hidden_at is None]
+    return sorted(shown, key=lambda row: (row.created_at, row.id))
+
+
+def _closed_at(connection: sa.Connection, benchmark: str, version: str) -> float | None:
+    """Return the time at which the board of this version closed; None if it is not closed, or shows another version."""
+    is_closed = (boards.c.benchmark == benchmark, boards.c.version == version, boards.c.state == "closed")
+    time: float | None = connection.execute(sa.select(boards.c.changed_at).where(*is_closed)).scalar_one_or_none()
+    return time
 
 
 def freeze(connection: sa.Connection, benchmark: str, version: str) -> None:

@@ -364,7 +364,7 @@ class Store:
             If the submission does not exist.
         NotAllowedError
             If the submission cannot be on the board: not scored, withdrawn, shows another submission's scores, or has
-            no score on the board's version.
+            no score on the board's version; or if the board is closed, because its team has seen the final scores.
         """
         with self.write() as connection:
             submission = lock_known(connection, submission_id)
@@ -379,6 +379,8 @@ class Store:
                 raise NotAllowedError("a submission that shows the scores of another submission cannot be chosen")
             if board_now is None or board_now.version not in own:
                 raise NotAllowedError("a submission without a score on the board's version cannot be chosen")
+            if board_now.state == "closed":
+                raise NotAllowedError("no submission can be chosen once the board is closed")
             names = ("team_id", "benchmark", "model_name")
             same = (submissions.c[name] == getattr(submission, name) for name in names)
             rank_again(connection, submission)
