@@ -9,7 +9,8 @@ only cells that the grid does not have.
 order  place                                                                choice among several cells
 =====  ===================================================================  ==========================================
 1      a line "Cell: D5" ("Answer: ...", JSON ``{"cell": "D5"}``, a boxed   the last such line; if a list follows the
-       answer; the words of other languages)                                colon ("C4, D5", "C4-D5"), its last cell
+       answer; the words of other languages), or a line that begins with    colon ("C4, D5", "C4-D5"), its last cell
+       "Correction"
 2      the last line, if it consists of cells                               the last
 3      a sentence that states D5 ("the answer is D5", "most marked in       the last such sentence; its first cell
        D5", "I choose D5")
@@ -19,6 +20,9 @@ order  place                                                                choi
 7      a cell in prose outside ranges (no vertebra, lead, rib or example)   the last one in the grid
 8      a range ("C4 to D5") except the grid's own ("A1 to H8")              its last cell
 =====  ===================================================================  ==========================================
+
+A ranking in the line or text comes before these choices: a numbered list that begins with cells, a probability beside
+every cell, or words such as "primary", "most likely", "less likely" and "than" (:func:`_ranked_first`).
 
 "Row 5, column D" and "(D, 5)" mean D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
 "Absent" is an answer only if the finding may be absent, and only in places 1 and 2, or after the last cell of the
@@ -83,7 +87,8 @@ _NO_CELL_BEFORE = re.compile(
 _CORNER_AFTER = re.compile(r"(?i)\W{1,3}(?:is |in |being |at )?the (?:top|upper|bottom|lower)[ -](?:left|right)")
 _DENIED_BEFORE = re.compile(
     r"(?i)\b(?:not|nor|neither|instead of|rather than|no \w+|nicht|weniger|statt|pas|et non|e non|y no|niet|não|не|nie)"
-    r"\s(?:in |at |em |en |в )?(?:cell |cel |case )?$|不是$"
+    r"\s(?:in |at |em |en |dans |na |no |nella |в )?(?:the |der |la |le |de |a )?(?:cell |cel |case |zelle "
+    r"|célula |celda |cella |casilla |ячейке )?$|不是$|\bwhether\b[^,;.!?]{0,40}$"
 )
 _EXAMPLE = re.compile(
     r"(?i)such as|would read|e\.g|example|for instance|(?<!looks )\blike\b|format|beispiel|z\.B|exempl"
@@ -114,10 +119,15 @@ _LESSER_AFTER = re.compile(
 )
 _LESSER_BEFORE = re.compile(
     r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|second(?: choice)?|2nd(?: choice)?"
-    r"|alternatively?|possibly|perhaps|runner-up|followed by|(?:and|but) also)\W{0,4}(?:in |at |by |is )?(?:cell )?$"
+    r"|alternatively?|possibly|perhaps|than|runner-up|followed by|(?:and|but) also)"
+    r"\W{0,4}(?:in |at |by |is )?(?:cell )?$"
 )
+_CORRECTION = re.compile(r"(?i)\W{0,5}(?:correction|edit|wait|actually|on second thought|let me correct)\b")
+# The number of a list before a cell, and the probability after it
 _RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])[.):]\s{0,3}\W{0,3}$")
-_CHANCE = re.compile(r"\s?[:=(-]?\s?\(?(?:(0?\.[0-9]{1,6}|1\.0{1,6})(?![0-9])|([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%)")
+_CHANCE = re.compile(
+    r"\s{0,3}[:=(|-]?\s{0,3}\(?(?:(0?\.[0-9]{1,6}|1\.0{1,6})(?![0-9])|([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%)"
+)
 _EMPHASISED = re.compile(r"(?i)(?:\*\*|__|`|\")\s?(?:cell\s)?([A-Za-z])([0-9]{1,2})\s?\.?(?:\*\*|__|`|\")")
 
 
@@ -200,6 +210,8 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     """
     lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
     for line in reversed(lines):
+        if _CORRECTION.match(line) and (cells := _prose(line[-MAX_PROSE:], "")[0]):
+            return _ranked_first(line, cells) or _cells(cells, "a correction")
         match = _LINE.match(line)
         while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
             match = None
@@ -258,7 +270,7 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
 def _after_key(rest: str) -> _NamedCells | None:
     """Parse the text after a line's key: the cells at its beginning, "absent", or the cells in its prose."""
     listed = _list(rest)
-    cells, ranged = _prose(rest, "")
+    cells, ranged = _prose(rest[:MAX_PROSE], "")
     if len(cells) > 1 and (not listed or len(listed.names) > 1) and (first := _ranked_first(rest, cells)):
         return replace(first, how="a line")
     if listed:
@@ -269,34 +281,44 @@ def _after_key(rest: str) -> _NamedCells | None:
 
 
 def _ranked_first(text: str, cells: list[_Place]) -> _NamedCells | None:
-    """Return the cells with the one that the text ranks first at the end; None if the text has no ranking.
-
-    A ranking is a numbered list ("1. D5 2. E5"), probabilities, or words such as "primary" and "less likely".
-    """
-    before = [text[max(0, start - 40) : start] for _, start, _ in cells]
-    numbers = [int(match[1]) if (match := _RANK.search(lead)) else 0 for lead in before]
-    chances = [_CHANCE.match(text, end) for *_, end in cells]
-    leading = [
-        bool(_FIRST_AFTER.match(text, end) or _FIRST_BEFORE.search(lead))
-        for (*_, end), lead in zip(cells, before, strict=True)
-    ]
-    lesser = [
-        bool(_LESSER_AFTER.match(text, end) or _LESSER_BEFORE.search(lead))
-        for (*_, end), lead in zip(cells, before, strict=True)
-    ]
-    if numbers == list(range(1, len(cells) + 1)) and len(cells) > 1:
-        best = 0
-    elif len(cells) > 1 and all(chances):
-        values = [float(match[1]) if match[1] else float(match[2]) / 100 for match in chances if match]
-        best = values.index(max(values))
-    elif sum(leading) == 1:
-        best = leading.index(True)
-    elif any(lesser) and not all(lesser):
-        best = [i for i, is_lesser in enumerate(lesser) if not is_lesser][-1]
-    else:
+    """Return the cells with the one that the text ranks first at the end; None if the text has no ranking."""
+    best = _first_by_number(text, cells) if len(cells) > 1 else None
+    if best is None:
+        best = _first_by_words(text, cells)
+    if best is None:
         return None
     others = [name for i, (name, _, _) in enumerate(cells) if i != best]
     return _NamedCells((*others, cells[best][0]), "a ranking", cells[-1][2])
+
+
+def _first_by_number(text: str, cells: list[_Place]) -> int | None:
+    """Return the index of the cell numbered 1 in a numbered list of cells, or of the most probable cell; or None."""
+    marks = [_RANK.search(_before(text, start)) for _, start, _ in cells]
+    if [int(mark[1]) if mark else 0 for mark in marks] == list(range(1, len(cells) + 1)):
+        return 0
+    chances = [_CHANCE.match(text, end) for *_, end in cells]
+    values = [float(match[1]) if match[1] else float(match[2]) / 100 for match in chances if match]
+    return values.index(max(values)) if len(values) == len(cells) else None
+
+
+def _first_by_words(text: str, cells: list[_Place]) -> int | None:
+    """Return the index of the only cell called the first, or of the last cell not called a lesser one; or None."""
+    leading, lesser = [], []
+    for i, (_, start, end) in enumerate(cells):
+        before = _before(text, start)
+        if _FIRST_AFTER.match(text, end) or _FIRST_BEFORE.search(before):
+            leading.append(i)
+        if _LESSER_AFTER.match(text, end) or _LESSER_BEFORE.search(before):
+            lesser.append(i)
+    if len(leading) == 1:
+        return leading[0]
+    others = [i for i in range(len(cells)) if i not in lesser]
+    return others[-1] if lesser and others else None
+
+
+def _before(text: str, start: int) -> str:
+    """Return the 40 characters before a cell."""
+    return text[max(0, start - 40) : start]
 
 
 def _lone(line: str) -> _NamedCells | None:

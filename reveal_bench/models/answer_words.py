@@ -24,7 +24,7 @@ from reveal_bench.kinds.tasks.records import AnswerBox
 
 MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
 """Maximum number of an answer's last characters that are read, and of the characters in which prose is searched."""
-_MOST_BELOW, _MOST_STATEMENTS, _MOST_LOOSE = 40, 20, 20
+_MOST_BELOW, _MOST_STATEMENTS, _MOST_LOOSE = 40, 20, 60_000
 
 _THOUGHT_TAG = r"(?:think|thinking|thought|reasoning|seed:think|analysis|scratchpad|reflection)"
 # Gemma 4 writes <|channel>thought ... <channel|>; a server that drops Harmony's tokens, "analysis...assistantfinal...".
@@ -51,7 +51,8 @@ KEY = (
 )
 """Pattern of the words that introduce an answer, usually a cell, in several languages."""
 
-_COLUMN, _ROW = r"\b(?:column|col|spalte|colonne|columna)\b", r"\b(?:row|zeile|reihe|ligne|rangée|fila)\b"
+_COLUMN = r"(?:\b(?:column|col|spalte|colonne|columna|coluna|kolom|столбец)\b|العمود|कॉलम)"
+_ROW = r"(?:\b(?:row|zeile|reihe|ligne|rangée|fila|linha|rij|строка)\b|الصف|पंक्ति)"
 _IS = r"\W{0,6}?(?:is )?\W{0,4}?"
 _COLUMN_ROW = re.compile(
     rf"(?i){_COLUMN}{_IS}\b([A-Z])\b\W{{0,6}}(?:and |und |et |in )?\W{{0,3}}{_ROW}{_IS}\b([0-9]{{1,2}})\b"
@@ -71,7 +72,8 @@ _ABSENT = re.compile(
     r"|\bisn't (?:present|there|visible)\b"
     r"|\bno (?:evidence|signs?|indication|(?:(?:visible|obvious|clear|acute|significant) )?(?:abnormalit|patholog))"
     r"|^\W*none\W*$|nicht (?:vorhanden|nachweisbar|zu sehen)"
-    r"|\bkeine? (?:nachweis|hinweis|zeichen)|\bpas de\b|\baucune?\b|不存在|未见|没有|なし"
+    r"|\bkeine? (?:nachweis|hinweis|zeichen)|\bpas de\b|\baucune?\b|\b(?:não há|no hay) evid|\bнет признаков"
+    r"|不存在|未见|没有|なし"
 )
 _REFUSAL = re.compile(
     r"(?i)(?:\b(?:i|we)\b[^.!?\n]{0,40}|(?:^|\n)\W{0,5})"
@@ -81,6 +83,7 @@ _REFUSAL = re.compile(
     r"|fulfil+|answer|say|tell (?:you|which|where|from)|do|perform|evaluate|assess|make|locali[sz]e|locate|complete)\b"
     r"|\brequires? (?:a |an |the )?(?:medical|licen[sc]ed|qualified|trained|expert)|\bplease (?:provide|upload)\b"
     r"|\boutside (?:of )?(?:what i|my)\b|\bmust decline\b|\bnot (?:be )?appropriate for me\b"
+    r"|\b(?:don't|do not) feel comfortable (?:identify|interpret|diagnos|assess|locat|locali[sz]|analy[sz])"
     r"|\bno (?:image|picture|x-ray|radiograph) (?:was|is|has been|were)? ?(?:provided|attached|uploaded|included)"
     r"|\b(?:don't|do not|cannot|can't) see (?:any|an|the|your) (?:image|picture|attachment)"
     r"|tut mir leid|kann[^.\n]{0,60}\bnicht\b|ne (?:peux|puis|suis) pas|désolé|no puedo|lo siento|non posso"
@@ -150,6 +153,7 @@ def bare(text: str) -> str:
     text = re.sub(r"<(answer|cell)>|\\boxed\{", "\nanswer: ", text, flags=re.IGNORECASE)
     text = re.sub(r"</(?:answer|cell)>", "\n", text, flags=re.IGNORECASE)
     text = re.sub(r"\\(?:text|mathrm|mathbf)\{|[*`$#]", "", text)
+    text = re.sub(r"(?<=[A-Za-z])\}?_\{?([0-9]{1,2})\}", r"\1", text)
     text = re.sub(r"(?<=[A-Za-z])_(?=[0-9])", "", text).replace("_", " ")
     text = _KEY_INSIDE.sub("\n", _JSON_KEY.sub("\nanswer:", text))
     text = _BRACKETED.sub(r"(\1\2)", text)
@@ -211,33 +215,36 @@ def json_spans(text: str) -> list[tuple[Any, int, int]]:
     Trailing commas, single quotes and comments are allowed, as models write them.
     """
     decoder = json.JSONDecoder()
-    spans, end, n_loose = list[tuple[Any, int, int]](), 0, 0
+    spans, end, n_loose = list[tuple[Any, int, int]](), 0, 0  # n_loose characters were read as YAML, which is slow
     for opening in [match.start() for match in _JSON_OPENING.finditer(text)][-300:]:
         if opening < end:
             continue
         try:
             value, end = decoder.raw_decode(text, opening)
         except (ValueError, RecursionError):
-            loose = _loose_json(text, opening) if n_loose < _MOST_LOOSE else None
-            n_loose += 1
-            if loose is None:
+            closing = _closing_bracket(text, opening)
+            if closing is None or n_loose + closing - opening > _MOST_LOOSE:
                 continue
-            value, end = loose
+            n_loose += closing - opening
+            value = _loose_json(text[opening:closing])
+            if value is None:
+                continue
+            end = closing
         spans.append((value, opening, end))
     return spans
 
 
-def _loose_json(text: str, opening: int) -> tuple[Any, int] | None:
-    """Return the value that begins at a bracket and its end, read as YAML, whose flow style contains loose JSON."""
-    end = _closing_bracket(text, opening)
-    if end is None or "&" in text[opening:end] or "*" in text[opening:end]:  # anchors and aliases
+def _loose_json(block: str) -> Any:
+    """Return the object or list in a block from bracket to bracket, or None.
+
+    It is read as YAML, whose flow style contains loose JSON; blocks with anchors and aliases are not read.
+    """
+    if "&" in block or "*" in block:
         return None
-    block = _COMMENT.sub(lambda match: match[1] or " ", text[opening:end])
     try:
-        value = yaml.load(block, Loader=yaml.BaseLoader)
+        return _typed(yaml.load(_COMMENT.sub(lambda match: match[1] or " ", block), Loader=yaml.BaseLoader))
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
-    return _typed(value), end
 
 
 def _closing_bracket(text: str, opening: int) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reveal_bench.kinds.questions import Question, ViewedImage
+from reveal_bench.models.answer_words import json_values
 from reveal_bench.models.answers import Reply, read_reply
 from reveal_bench.models.questions import AskSettings
 
@@ -58,7 +59,15 @@ def value(reply: Reply) -> Any:
         ("D5, and to a lesser extent E5", "D5"),
         ("Cell: D5, E5 (less likely)", "D5"),
         ("C4, D5", "D5"),  # without a ranking, the last
+        ("| Cell | Probability |\n|---|---|\n| D5 | 75% |\n| E5 | 25% |", "D5"),
+        ("C5 and D5 are both hazy, D5 more so than C5.", "D5"),
+        ("Answer: C6\n\nCorrection: I misread the column, the answer should be D5.", "D5"),
+        ("Cell: C6\nWait, the heart is on the other side: D5.", "D5"),
+        ("Cell: D5\nActually no other cell is affected.", "D5"),
+        ("\\[\\boxed{\\mathrm{D}_{5}}\\]", "D5"),
         ("La case est D5 et non E5.", "D5"),
+        ("La plus visible dans la case D5, et non dans la case E5.", "D5"),
+        ("Am besten in Zelle D5, nicht in der Zelle E5.", "D5"),
         ("Het antwoord is cel D5, niet E5.", "D5"),
         ("A célula é D5, não E5.", "D5"),
         ("ячейка D5, а не E5", "D5"),
@@ -68,12 +77,16 @@ def value(reply: Reply) -> Any:
         ("セル：Ｄ５", "D5"),
         ("第5行D列", "D5"),
         ("D列5行", "D5"),
+        ("العمود D، الصف ٥", "D5"),
+        ("कॉलम D, पंक्ति 5 में", "D5"),
+        ("coluna D, linha 5", "D5"),
         ("R5 C4", "unclear"),  # row 5, column 4
         ("I cannot assist. See section C4 of the policy.", "refused"),
         ("I am unable to help (policy B2).", "refused"),
         ("Sorry, ik kan geen medische beelden interpreteren.", "refused"),
         ("Üzgünüm, tıbbi görüntüleri yorumlayamam.", "refused"),
         ("عذراً، لا أستطيع تفسير الصور الطبية.", "refused"),
+        ("I don't feel comfortable interpreting films. Whether it lies in D5 is for a doctor to say.", "refused"),
         ("unsafe\nS6", "refused"),  # Llama Guard
     ],
 )
@@ -106,6 +119,7 @@ def test_cells(text: str, expected: str) -> None:
         ),
         ("point", "pixels", '[{"point_2d": [10, 20]}, {"point_2d": [64, 128]}]', POINT, "2 points"),
         ("point", "pixels", "Points: (10, 20), (64, 128)", POINT, "2 points"),
+        ("point", "fractions", "(.25, .5)", POINT, ""),
         ("point", "thousandths-xy", "Point: 1000, 500", [999.99, 500], ""),
         ("point", "thousandths-xy", "Point: 1001, 500", "outside", ""),
         ("box", "thousandths-xy", '{"bbox_2d": [250, 500, 500, 1004]}', [250, 500, 250, 500], "clipped"),
@@ -154,6 +168,18 @@ def test_boxes(text: str, expected: Any, note: str) -> None:
     assert value(reply) == expected
     assert note in reply.note
     assert note or not reply.note
+
+
+@pytest.mark.parametrize("text", ["Não há evidência de nódulo.", "No hay evidencia de nódulo.", "Нет признаков узла."])
+def test_absences(text: str) -> None:
+    assert read("cell", text, present=False).status == "absent"
+
+
+def test_loose_json_has_a_budget() -> None:
+    """Reading YAML takes long, so only 60,000 characters of a reply are tried."""
+    block = "{'boxes': [" + "'none'," * 2_500 + "]}"
+    assert len(json_values(block * 2)) == 2
+    assert len(json_values(block * 10)) == 60_000 // len(block)
 
 
 def test_aliases_of_yaml_are_not_expanded() -> None:
