@@ -30,8 +30,8 @@ KEY_VARIABLE = "REVEAL_MODEL_KEY"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 IN_A_ROW = 10
 """Number of failed requests in a row that stops a run: the endpoint is down, or refuses the key or the model."""
-FINAL = (401, 402, 403, 404)
-"""HTTP statuses that every further request would also get: no key, no credit, no permission, no such model."""
+FINAL = (401, 402, 404)
+"""HTTP statuses that every further request would also get: no key, no credit, no such model."""
 
 FILTERED = (400, 403, 422, 451)
 """HTTP statuses with which content filters are known to refuse a request."""

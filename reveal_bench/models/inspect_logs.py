@@ -209,7 +209,7 @@ def _answered(
     configured = _parameters(log.header, log.facts).get("temperature")
     notes = [
         reply.note,
-        _why_empty(output.message) if not text else "",
+        _why_empty(output.message) if reply.status == "empty" else "",
         NOT_SENT if sent is None and configured is not None else "",
     ]
     tokens_in, cached, tokens_out = _tokens(output.usage)

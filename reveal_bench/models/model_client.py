@@ -381,7 +381,7 @@ class ModelClient:
                 self._in_a_row = 0
                 return outcome
             reason, status = outcome.reason, outcome.status
-            if status in FINAL or (status or 500) < 400:
+            if status in (*FINAL, 403) or (status or 500) < 400:
                 raise RunStoppedError(f"the endpoint refuses every request (key: ${KEY_VARIABLE}): {reason}", status)
             if not outcome.is_passing:
                 break

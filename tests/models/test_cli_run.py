@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from reveal_bench.cli import run as cli_run
+from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.models import running
 from reveal_bench.models.endpoints import RunStoppedError
 from reveal_bench.models.run_folder import read_run
@@ -120,6 +121,12 @@ def test_report_and_misses(ran: tuple[Path, PlayedModel, str], films: Path, tmp_
     output = call("misses", *both, "--split", "test", "--out", tmp_path / "misses", "--most", 2).stdout
     lines = (tmp_path / "misses" / "for_readers" / "misses.jsonl").read_text().splitlines()
     assert f"wrote {len(lines)} misses to {tmp_path / 'misses'}" in output
+    records = {record.image_id: record for record in read_localization(films, "test")}
+    asked = [records[json.loads(line)["image_id"]] for line in (out / "transcript.jsonl").read_text().splitlines()]
+    n_lateral = sum(record.view == "LATERAL" for record in asked)
+    assert f"not for readers: {2 * n_lateral} lateral questions, " in output  # of two models
+    n_images, n_patients = (len({getattr(record, name) for record in asked}) for name in ("image_id", "patient_id"))
+    assert f"{len(asked)} questions with a reference on {n_images} images of {n_patients} patients" in page
     assert "`--folder`" in call("report", out, tmp_path / "chance.jsonl", expect=1).stderr
 
 
