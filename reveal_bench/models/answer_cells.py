@@ -35,6 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question
@@ -45,6 +46,7 @@ from reveal_bench.models.answer_words import (
     bare,
     begins_absent,
     is_refusal,
+    json_values,
     noted,
     nothing,
     says_absent,
@@ -86,9 +88,10 @@ _NO_CELL_BEFORE = re.compile(
 )
 _CORNER_AFTER = re.compile(r"(?i)\W{1,3}(?:is |in |being |at )?the (?:top|upper|bottom|lower)[ -](?:left|right)")
 _DENIED_BEFORE = re.compile(
-    r"(?i)\b(?:not|nor|neither|instead of|rather than|no \w+|nicht|weniger|statt|pas|et non|e non|y no|niet|não|не|nie)"
+    r"(?i)\b(?:not|nor|neither|instead of|rather than|no \w+|nicht|weniger|statt|pas|et non|e non|y no|niet|não|не|nie"
+    r"|inte|ikke|bukan|không phải)"
     r"\s(?:in |at |em |en |dans |na |no |nella |в )?(?:the |der |la |le |de |a )?(?:cell |cel |case |zelle "
-    r"|célula |celda |cella |casilla |ячейке )?$|不是$|\bwhether\b[^,;.!?]{0,40}$"
+    r"|célula |celda |cella |casilla |ячейке |ruta |ô |kotak )?$|不是$|\bwhether\b[^,;.!?]{0,40}$"
 )
 _EXAMPLE = re.compile(
     r"(?i)such as|would read|e\.g|example|for instance|(?<!looks )\blike\b|format|beispiel|z\.B|exempl"
@@ -119,10 +122,17 @@ _LESSER_AFTER = re.compile(
 )
 _LESSER_BEFORE = re.compile(
     r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|second(?: choice)?|2nd(?: choice)?"
-    r"|alternatively?|possibly|perhaps|than|runner-up|followed by|(?:and|but) also)"
+    r"|alternatively?|possibly|perhaps|runner-up|followed by|(?:and|but) also)"
     r"\W{0,4}(?:in |at |by |is )?(?:cell )?$"
 )
-_CORRECTION = re.compile(r"(?i)\W{0,5}(?:correction|edit|wait|actually|on second thought|let me correct)\b")
+_CORRECTION = re.compile(
+    r"(?i)(?:^|[.!?]\s)\W{0,5}(?:correction|edit|wait|actually|on second thought|let me correct)\b"
+)
+_COMPARED = re.compile(
+    r"(?i)(?:\bthan\b|\b(?:más|mejor|mayor|plus|mieux|mais|melhor|più|meglio|mehr|besser|stärker|deutlicher|meer|beter)\b"
+    r"[^.!?;\n]{0,40}\b(?:que|als|che|dan)\b)[^.!?;\n]{0,12}$"
+)
+_CHANCES = ("p", "prob", "probability", "confidence", "score", "likelihood")
 # The number of a list before a cell, and the probability after it
 _RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])[.):]\s{0,3}\W{0,3}$")
 _CHANCE = re.compile(
@@ -162,6 +172,8 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     'D5'
     """
     grid, text = Grid(settings.grid), bare(plain)
+    if likely := _most_likely(plain):
+        return _reply(likely, question, grid)
     if grid.n < _COLUMN_R and (numbered := _ROW_COLUMN.search(text)):
         reply = read_cell(_ROW_COLUMN.sub("...", plain), question, settings, is_cut)
         return noted(reply, f'passed over "{numbered[0]}": columns have letters')
@@ -178,6 +190,30 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     is_absent = says_absent(text, question.finding, after=mention.end if mention and is_sure else None)
     denied = (is_absent and not question.present) or (not is_sure and is_refusal(plain))
     return nothing(plain, question, is_absent=is_absent) if denied or not mention else _reply(mention, question, grid)
+
+
+def _most_likely(plain: str) -> _NamedCells | None:
+    """Return the most probable cell of the last JSON list whose objects have a cell and a probability, or None."""
+    for value in reversed(json_values(plain)):
+        lists = [value] if isinstance(value, list) else list(value.values())
+        for entries in (one for one in lists if isinstance(one, list) and len(one) > 1):
+            pairs = [_chance_of(entry) for entry in entries]
+            known = [pair for pair in pairs if pair is not None]
+            if len(known) == len(entries):
+                names = [name for _, name in sorted(known, key=lambda pair: pair[0])]
+                return _NamedCells(tuple(names), "a ranking")
+    return None
+
+
+def _chance_of(entry: Any) -> tuple[float, str] | None:
+    """Return (probability, cell) of a JSON object, or None."""
+    if not isinstance(entry, dict):
+        return None
+    cell = next(
+        (_TOKEN.fullmatch(entry[key]) for key in ("cell", "grid_cell") if isinstance(entry.get(key), str)), None
+    )
+    chance = next((entry[key] for key in _CHANCES if type(entry.get(key)) in (int, float)), None)
+    return None if cell is None or chance is None else (float(chance), f"{cell[1].upper()}{cell[2]}")
 
 
 def _may_go_on(statement: _NamedCells, text: str, grid: Grid) -> bool:
@@ -210,8 +246,9 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     """
     lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
     for line in reversed(lines):
-        if _CORRECTION.match(line) and (cells := _prose(line[-MAX_PROSE:], "")[0]):
-            return _ranked_first(line, cells) or _cells(cells, "a correction")
+        corrections = list(_CORRECTION.finditer(line[-MAX_PROSE:]))
+        if corrections and (cells := _prose(corrected := line[-MAX_PROSE:][corrections[-1].end() :], "")[0]):
+            return _ranked_first(corrected, cells) or _cells(cells, "a correction")
         match = _LINE.match(line)
         while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
             match = None
@@ -308,7 +345,7 @@ def _first_by_words(text: str, cells: list[_Place]) -> int | None:
         before = _before(text, start)
         if _FIRST_AFTER.match(text, end) or _FIRST_BEFORE.search(before):
             leading.append(i)
-        if _LESSER_AFTER.match(text, end) or _LESSER_BEFORE.search(before):
+        if _LESSER_AFTER.match(text, end) or _LESSER_BEFORE.search(before) or _COMPARED.search(before):
             lesser.append(i)
     if len(leading) == 1:
         return leading[0]
@@ -317,8 +354,8 @@ def _first_by_words(text: str, cells: list[_Place]) -> int | None:
 
 
 def _before(text: str, start: int) -> str:
-    """Return the 40 characters before a cell."""
-    return text[max(0, start - 40) : start]
+    """Return the 80 characters before a cell."""
+    return text[max(0, start - 80) : start]
 
 
 def _lone(line: str) -> _NamedCells | None:
