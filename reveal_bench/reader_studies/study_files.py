@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from reveal_bench.table_formats import TableError
-from reveal_bench.tables import TableReader, TableRow, open_table
+from reveal_bench.tables import TableLimits, TableReader, TableRow, open_table
 
 _IMRMC = ("readerID", "caseID", "modalityID", "score")
-_START = b"BEGIN DATA:"
+_START = re.compile(rb"(?:^|(?<=[\r\n]))[ \t]*BEGIN DATA:[ \t]*(?=[\r\n]|$)")
 _TRUTHS = ("-1", "truth")
 _MARKS = {"FP": 0, "NL": 0, "TP": 1, "LL": 1}
 """Sheets of ratings -> truth of the cases in them."""
-_SHEET = re.compile(rb'<(?:\w+:)?sheet\s[^>]*?name="([^"<]{1,31})"')
+_SHEET = re.compile(rb'<(?:\w+:)?sheet\s[^<>]*?name="([^"<]{1,31})"')
 _WORKBOOK, _WORKBOOK_BYTES = "xl/workbook.xml", 1 << 20
 
 
@@ -44,18 +45,22 @@ def study_rows(path: Path) -> list[dict[str, str]] | None:
     if path.suffix.lower() == ".xlsx" and zipfile.is_zipfile(path):
         sheets = {name.upper(): name for name in _sheet_names(path)}
         return _jafroc(path, sheets) if "TRUTH" in sheets and sheets.keys() & _MARKS.keys() else None
-    if path.suffix.lower() not in (".imrmc", ".csv", ".txt"):
+    is_text = path.suffix.lower() in (".imrmc", ".csv", ".txt") and path.is_file()
+    if not is_text or path.stat().st_size > TableLimits().file_bytes:
         return None
-    lines = path.read_bytes().splitlines()
-    start = next((number for number, line in enumerate(lines) if line.strip() == _START), None)
-    if start is not None:  # blank lines keep the numbers of the others
-        lines = [b""] * start + [",".join(_IMRMC).encode(), *lines[start + 1 :]]
-    elif not lines or {one.strip().casefold() for one in lines[0].decode("latin-1").split(",")} != {
-        one.casefold() for one in _IMRMC
-    }:
+    text = path.read_bytes()
+    if start := _START.search(text):
+        before = text[: start.start()]  # as many blank lines keep the numbers of the others
+        n_before = max(before.count(b"\n"), before.count(b"\r"))
+        text = b"\n" * n_before + ",".join(_IMRMC).encode() + text[start.end() :]
+    elif {one.strip(' "\ufeff').casefold() for one in _first_line(text)} != {one.casefold() for one in _IMRMC}:
         return None
-    with open_table(b"\n".join(lines), path.name, columns=_IMRMC) as table:
+    with open_table(text, path.name, columns=_IMRMC) as table:
         return _imrmc(list(table))
+
+
+def _first_line(text: bytes) -> list[str]:
+    return re.split(rb"[\r\n]", text[: 1 << 12], maxsplit=1)[0].decode("utf-8", "replace").split(",")
 
 
 def _imrmc(rows: Iterable[TableRow]) -> list[dict[str, str]]:
@@ -105,6 +110,10 @@ def _reading(row: TableRow, score: str, truth: str | None) -> dict[str, str]:
 
 def _sheet_names(path: Path) -> list[str]:
     """Return the names of a workbook's sheets; empty if it is damaged or its list of sheets is too long."""
-    with zipfile.ZipFile(path) as archive:
-        infos = [one for one in archive.infolist() if one.filename == _WORKBOOK and one.file_size <= _WORKBOOK_BYTES]
-        return [name.decode("utf-8", "replace") for one in infos for name in _SHEET.findall(archive.read(one))]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo(_WORKBOOK)
+            text = archive.read(info) if info.file_size <= _WORKBOOK_BYTES else b""
+    except (OSError, EOFError, LookupError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return []
+    return [name.decode("utf-8", "replace") for name in _SHEET.findall(text)]

@@ -35,7 +35,8 @@ FILM_VIEWER = {
 }
 """File name -> media type, for the image viewer's files that other pages also use."""
 STATIC = {**FILM_VIEWER, "gallery.js": SCRIPT, "case.js": SCRIPT, "gallery.css": STYLE}
-FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg|places/\d+-\d+\.jpg")
+_N = "[0-9]{1,9}"
+FILE = re.compile(rf"gallery\.json|cases/{_N}\.json|(?:films|places)/{_N}-{_N}\.jpg|thumbnails/{_N}\.jpg")
 MEDIA = {".json": "application/json", ".jpg": "image/jpeg"}
 KEPT_SECONDS = 300
 

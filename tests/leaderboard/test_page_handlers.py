@@ -154,6 +154,20 @@ def test_a_withdrawal_is_asked_about_first(world: Any) -> None:
     assert world.store.get(world.mine.id).withdrawn_at is not None
 
 
+def test_only_an_open_board_lets_a_team_choose(world: Any) -> None:
+    world.send(world.ada, world.north, "Mine")
+    world.score(0.8)  # shown from now on, so that the first can be chosen
+    handlers = mine.MineHandlers(world.services)
+
+    def n_buttons() -> int:
+        return "".join(handlers.show(asking(world, world.ada), world.north.id, IMAGES)).count("Show on board")
+
+    before = n_buttons()
+    with world.store.write() as connection:
+        boards.set_state(connection, IMAGES, "closed", who="test", why="the round is over")
+    assert (before > 0, n_buttons()) == (True, 0)
+
+
 def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
     handlers = mine.MineHandlers(world.services)
     own = "".join(handlers.show(asking(world, world.ada), world.north.id, IMAGES))

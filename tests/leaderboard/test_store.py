@@ -271,11 +271,13 @@ def test_a_disabled_team_sends_nothing(world: World) -> None:
 def test_a_closed_board_keeps_the_submissions_that_it_showed(world: World) -> None:
     """A team that has seen its final scores cannot put its better submission in the place of the one that counted."""
     ids = []
-    for digest, public, final in (("a", 0.5, 0.9), ("b", 0.6, 0.4)):
+    for digest, public, final in (("a", 0.5, 0.9), ("b", 0.6, 0.4), ("c", 0.7, 0.5)):
         submission = world.add(sha256=digest * 64)
         both = replace(outcome(public, submission.id), final=outcome(final).released)
         assert world.queue.finish_score(world.take_score(), who="worker:w", outcome=both)
         ids.append(submission.id)
+    world.store.hide(ids[2], who="local:x", why="not its own model")
+    waiting = world.add(sha256="d" * 64)
 
     def shown() -> list[tuple[str, str]]:
         with world.store.read() as connection:
@@ -287,5 +289,9 @@ def test_a_closed_board_keeps_the_submissions_that_it_showed(world: World) -> No
     assert shown() == [(ids[1], "final")]
     with pytest.raises(NotAllowedError, match="no submission can be chosen once the board is closed"):
         world.store.choose(ids[0], who="user:user1")
+    with pytest.raises(NotAllowedError, match="cannot be withdrawn before it is scored once final scores are shown"):
+        world.store.withdraw(waiting.id, who="user:user1")
+    world.store.hide(ids[2], who="local:x", why="a longer reason")
+    assert shown() == [(ids[1], "final")]
     world.store.withdraw(ids[1], who="user:user1")
     assert shown() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ def imrmc(study: ReaderStudy, path: Path, truth: str = "-1", start: str = "N0: 2
 
 
 def r_table(study: ReaderStudy, path: Path) -> None:
-    imrmc(study, path, "truth", "readerID,caseID,modalityID,score\n")
+    """With the quotation marks that R's `write.csv` adds."""
+    imrmc(study, path, "truth", '"readerID","caseID","modalityID","score"\n')
 
 
 def jafroc(study: ReaderStudy, path: Path, names: tuple[str, str] = ("FP", "TP"), **extra: Any) -> None:
@@ -92,6 +94,16 @@ def test_files_that_break_their_format_are_refused_with_the_place(tmp_path: Path
         file.write_text(wrong, encoding="utf-8")
         with pytest.raises(ValueError, match=message):
             rb.readers(file)
+    with file.open("r+b") as long:  # its size is checked before it is read
+        long.truncate((1 << 28) + 1)
+    with pytest.raises(ValueError, match=r"study\.imrmc: `size` must be at most 268,435,456 bytes, got 268,435,457"):
+        rb.readers(file)
+    damaged = tmp_path / "damaged.xlsx"
+    with zipfile.ZipFile(damaged, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<sheet/>")
+    damaged.write_bytes(damaged.read_bytes().replace(b"<sheet/>", b"<sheep/>"))  # its checksum is wrong now
+    with pytest.raises(ValueError, match=r"damaged\.xlsx: `file` must be readable as xlsx, got not an xlsx file"):
+        rb.readers(damaged)
     jafroc(study, tmp_path / "froc.xlsx", FP=[["r0", "m0", 1, 3.0]])  # a false mark on a case with a lesion
     with pytest.raises(ValueError, match="must be a case with no lesion in the sheet Truth: free-response marks"):
         rb.readers(tmp_path / "froc.xlsx")

@@ -41,6 +41,7 @@ def test_files_of_the_page_and_of_the_gallery_and_no_others(sample: GallerySampl
         *outside,
         "static/gallery.html",
         "chexlocalize/cases/999.json",
+        f"chexlocalize/cases/{'9' * 5000}.json",
         "chexlocalize/",
         "other/gallery.json",
     ):

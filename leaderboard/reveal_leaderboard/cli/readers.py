@@ -200,7 +200,7 @@ def readers_invite(
         if unknown := sorted(set(reader or ()) - set(addresses)):
             raise ValueError(f"`--reader` must be in {people.name}, got {', '.join(unknown)}")
         accounts = _accounts(data)
-        for name in reader or addresses:
+        for name in dict.fromkeys(reader or addresses):
             secret = accounts.sign_in_link(addresses[name], operator(), days=days)
             typer.echo(f"{name}\t{addresses[name]}\t{link_address(server, secret)}")
     except (ValueError, AccountDisabledError) as error:

@@ -36,7 +36,7 @@ from reveal_leaderboard.store.database import connect, keep_private, locked, mig
 from reveal_leaderboard.store.events import Event
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.quota import QuotaExceededError
-from reveal_leaderboard.store.scores import Part, Score, on_board, place_holder, ranking_scores
+from reveal_leaderboard.store.scores import Part, Score, on_board, place_holder, ranked_part, ranking_scores
 from reveal_leaderboard.store.submissions import (
     KeyReusedError,
     NewSubmission,
@@ -334,7 +334,8 @@ class Store:
         UnknownSubmissionError
             If the submission does not exist.
         NotAllowedError
-            If the submission is being scored, was refused or failed.
+            If the submission is being scored, was refused or failed; or if it is not scored yet but final scores are
+            shown, because its team has seen those of its other submissions.
         """
         with self.write() as connection:
             submission = lock_known(connection, submission_id)
@@ -342,6 +343,10 @@ class Store:
                 return submission
             values: dict[str, Any] = {"withdrawn_at": moment(connection), "updated_at": moment(connection)}
             is_in_time = submission.status in ("queued", "reading")
+            if is_in_time and ranked_part(connection, submission.benchmark, submission.version) == "final":
+                raise NotAllowedError(
+                    "a submission cannot be withdrawn before it is scored once final scores are shown"
+                )
             if is_in_time:
                 ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
                 job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")
@@ -403,7 +408,7 @@ class Store:
         with self.write() as connection:
             submission = lock_known(connection, submission_id)
             rank_again(connection, submission)
-            values = {"hidden_at": moment(connection), "hidden_why": why[:500]}
+            values = {"hidden_at": submission.hidden_at or moment(connection), "hidden_why": why[:500]}
             return self._change(connection, submission, values, "hidden", who, why)
 
     def restore(self, submission_id: str, *, who: str, why: str) -> Submission:

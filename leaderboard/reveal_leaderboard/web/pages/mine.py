@@ -18,6 +18,7 @@ from reveal_leaderboard.accounts.invitations import INVITATION_DAYS
 from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store import quota
+from reveal_leaderboard.store.boards import list_boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import QueuePosition
 from reveal_leaderboard.store.store import NotAllowedError, Submission
@@ -322,12 +323,15 @@ class MineHandlers(Handlers):
         ended = [row for row in submissions if row.status in ("refused", "failed")]
         reasons = {row.id: events[-1].why for row in ended if (events := store.events_of(row.id))}
         scored = [row.id for row in submissions if row.status == "scored"]
+        with store.read() as connection:
+            closed = {board.benchmark for board in list_boards(connection) if board.state == "closed"}
         held = {key for key in scored if (score := store.score_of(key)) is not None and score.is_held}
         return submissions_view(
             submissions,
             waiting=waiting,
             reasons=reasons,
             held=held,
+            closed=closed,
             may_change=actor.team(membership.team.id) is not None,
         )
 
@@ -380,6 +384,7 @@ def submissions_view(
     waiting: Mapping[str, QueuePosition],
     reasons: Mapping[str, str],
     held: Collection[str] = (),
+    closed: Collection[str] = (),
     may_change: bool,
 ) -> str:
     """Return the submissions of a team with their actions, newest first.
@@ -389,6 +394,7 @@ def submissions_view(
     waiting : id -> queue position, for queued submissions
     reasons : id -> reason why the submission ended without a score
     held : ids of submissions that show the scores of an earlier one
+    closed : benchmarks whose board is closed
     may_change : whether the viewer's role is owner or member
     """
     if not submissions:
@@ -398,6 +404,7 @@ def submissions_view(
         is_held = row.id in held
         is_active = may_change and row.withdrawn_at is None and row.hidden_at is None
         may_choose = is_active and row.status == "scored" and not row.is_chosen and not is_held
+        may_choose = may_choose and row.benchmark not in closed
         may_withdraw = is_active and row.status in (*WAITING, "scored")
         state, note = _status(row, waiting.get(row.id), reasons.get(row.id, ""), is_held=is_held)
         rows.append((row, state, note, may_choose, may_withdraw))
