@@ -119,22 +119,32 @@ class Comparisons(TableResult):
             if c.verdict and c.finding == MACRO
         ]
 
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences that name the findings on which only one of both systems has a score."""
+        return unshared_findings(self.comparisons)
+
 
 def unshared_findings(comparisons: Sequence[Comparison]) -> list[str]:
     """Return a sentence per metric whose macros omit findings, because only one of both systems has a score there."""
     sentences = []
     for macro in (c for c in comparisons if c.finding == MACRO):
         own = [c for c in comparisons if c.metric == macro.metric and c.finding != MACRO]
-        missing = {"A": [c.finding for c in own if math.isnan(c.a)], "B": [c.finding for c in own if math.isnan(c.b)]}
-        lacking = [
-            f"{side} has none for {', '.join(n)}"
-            for side, other in (("A", "B"), ("B", "A"))
-            if (n := [name for name in missing[side] if name not in missing[other]])
-        ]
-        if lacking:
-            over = f"both macros are over the {count_text(macro.n_a, 'finding')} with a score of A and B"
-            sentences.append(f"{METRICS[macro.metric].title}: {over}; {'; '.join(lacking)}")
+        values = {"A": {c.finding: c.a for c in own}, "B": {c.finding: c.b for c in own}}
+        sentences += _unshared(macro.metric, "both macros are", macro.n_a, "A and B", values)
     return sentences
+
+
+def _unshared(metric: str, macros: str, n: int, of: str, values: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the sentence on findings without a score (NaN) of some systems; `values`: system -> finding -> score."""
+    scored = {finding for own in values.values() for finding, value in own.items() if not math.isnan(value)}
+    lacking = [
+        f"{name} has none for {', '.join(missing)}"
+        for name, own in values.items()
+        if (missing := [finding for finding, value in own.items() if finding in scored and math.isnan(value)])
+    ]
+    over = f"{METRICS[metric].title}: {macros} over the {count_text(n, 'finding')} with a score of {of}"
+    return [f"{over}; {'; '.join(lacking)}"] if lacking else []
 
 
 _MOST_DIFFERENCES = 28
@@ -170,6 +180,7 @@ class Ranking(TableResult):
     empty : names of systems without any prediction, which are not ranked
     beside : further column -> system -> value, such as the number of readers below its ROC curve
     not_ranked : systems in the table of a printed board that are not among the ranked ones
+    group : group of findings whose macro ranks; empty for all findings
     """
 
     ranked: Sequence[RankedSystem]
@@ -181,6 +192,7 @@ class Ranking(TableResult):
     empty: Sequence[str] = ()
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     not_ranked: Sequence[str] = ()
+    group: str = ""
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -197,7 +209,7 @@ class Ranking(TableResult):
 
     def of_group(self, name: str) -> Ranking:
         """Return the ranking by the macro of one group of findings."""
-        return replace(self, ranked=self.by_group[name], by_group={}, beside={})
+        return replace(self, ranked=self.by_group[name], by_group={}, beside={}, group=name)
 
     @property
     def part_asked(self) -> str:
@@ -220,6 +232,14 @@ class Ranking(TableResult):
         """Reason why the systems have no tiers; empty if they have tiers."""
         reason = self.ranked[0].reason
         return f"not tested, so there are no tiers: {reason}; --finding-groups ranks by other macros" if reason else ""
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentence that names the findings on which only some of the ranked systems have a score; none for a group."""
+        own = {one.name: [e for e in self.scored[one.name].estimates if e.metric == one.metric] for one in self.ranked}
+        values = {name: {e.finding: e.value for e in scores if e.finding != MACRO} for name, scores in own.items()}
+        n = self.ranked[0].n
+        return [] if self.group else _unshared(self.metric, "macros are", n, "every system", values)
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return each system with its ranks, its tier and its score in percent."""

@@ -37,7 +37,7 @@ from reveal_bench.kinds.folder import WHOLE_SPLIT
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stem_of
 from reveal_bench.predictions.limits import LintOptions
-from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of
+from reveal_bench.predictions.number_ids import ADVICE, advice_on_rows, id_of_number, ids_by_number, number_of
 from reveal_bench.predictions.report import IN_FRAME, LintProblem, LintReport
 
 if TYPE_CHECKING:
@@ -236,8 +236,7 @@ class IdTexts:
                 rule = f"must have ids of split {self._bench.split!r}"
                 raise ArgumentError(self._argument, rule, f"{value}, which belongs to split {home!r}")
             rule = f"must have `{self.key}` as text, such as {next(iter(self._ids), 'none')!r}: {ADVICE}"
-            if value in range(len(self._ids)):
-                rule += f"; for row numbers of the dataset, give its column `{self.key}`"
+            rule += advice_on_rows([value], len(self._ids), self.key)
             raise ArgumentError(self._argument, rule, f"the number {value}")
         return text
 

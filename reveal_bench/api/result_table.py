@@ -54,6 +54,11 @@ class TableResult(ABC):
         """Part of the split that the rows are about, which CSV and Markdown name; empty for the whole split."""
         return ""
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences about the rows, which follow them."""
+        return ()
+
     def printed_rows(self) -> list[dict[str, str]]:
         """Return the rows as rounded text: column -> text."""
         return [{name: _text(value) for name, value in record.items()} for record in self.records]
@@ -86,24 +91,27 @@ class TableResult(ABC):
         return str(frame.to_csv(index=False, lineterminator="\n"))
 
     def to_markdown(self) -> str:
-        """Return the printed rows as a Markdown table."""
-        return self._printed().to_markdown() + "\n" + f"\nScores of {self.part_asked}\n" * bool(self.part_asked)
+        """Return the printed rows as a Markdown table, with the remarks below."""
+        below = [*[f"Scores of {self.part_asked}"] * bool(self.part_asked), *self.remarks]
+        return self._printed().to_markdown() + "\n" + "".join(f"\n{text}\n" for text in below)
 
     def to_latex(self) -> str:
-        """Return the printed rows and the caption as LaTeX, which only needs ``\\usepackage[T1]{fontenc}``."""
+        """Return the printed rows, caption and remarks as LaTeX, which only needs ``\\usepackage[T1]{fontenc}``."""
         return self._printed().to_latex() + "\n"
 
     def _printed(self) -> PrintedTable:
         rows = self.printed_rows()
         head = list(rows[0]) if rows else []
-        return PrintedTable(head, [list(row.values()) for row in rows], self.caption, n_left=len(head))
+        return PrintedTable(
+            head, [list(row.values()) for row in rows], ". ".join([self.caption, *self.remarks]), n_left=len(head)
+        )
 
     def __repr__(self) -> str:
         table = self._printed()
         lines = [line.rstrip() for line in table.first(_ROWS_IN_REPR).to_lines()] if table.rows else ["(no rows)"]
         n_more = len(table.rows) - _ROWS_IN_REPR
         more = [f"... and {count_text(n_more, 'more row')}, in .table"] * (n_more > 0)
-        return "\n".join([self.caption, *lines, *more])
+        return "\n".join([self.caption, *lines, *more, *self.remarks])
 
     def _repr_html_(self) -> str:
         table = self._printed()

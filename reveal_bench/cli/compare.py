@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -33,7 +33,7 @@ from reveal_bench.cli.output import (
     Subset,
     Wide,
 )
-from reveal_bench.cli.score import metadata_beside, tell_of_thresholds, thresholds_of
+from reveal_bench.cli.score import metadata_beside, thresholds_of, unused_thresholds
 from reveal_bench.cli.score_tables import Compat
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ def compare(
         equivalence=equivalence,
         compat=compat,
     )
-    for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
-        _warn_of(file, scored, own_thresholds)
+    _warn_of([(file_a, result.scored_a), (file_b, result.scored_b)], own_thresholds)
     terminal.write_tables(result, out)
     same = file_a.name == file_b.name  # files in run folders have the same name
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
@@ -206,8 +205,7 @@ def rank(
     result = rank_with(
         systems, asked, options, split=split, metric=metric, ratings=ratings, readers=readers, printed=printed
     )
-    for name, scored in result.scored.items():
-        _warn_of(files[name], scored, own_thresholds)
+    _warn_of([(files[name], scored) for name, scored in result.scored.items()], own_thresholds)
     terminal.warn([f"{files[name]} is not ranked: the file contains no predictions" for name in result.empty])
     without = folders_without_predictions(directory)
     terminal.warn([f"{entry} is not ranked: it has no predictions{why}" for entry, why in without.items()])
@@ -234,8 +232,8 @@ def rank(
         if name:
             typer.echo(f"\n{name}")
         terminal.print_shown(one)
-        if one.note:
-            terminal.say(one.note)
+        for remark in (*[one.note] * bool(one.note), *one.remarks):
+            terminal.say(remark)
 
 
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
@@ -253,10 +251,12 @@ def _warn_of_shortest(files: Mapping[str, Path], scored: ScoredFile) -> None:
         terminal.warn([shortest] if shortest else [])
 
 
-def _warn_of(file: Path, scored: ScoredFile, own_thresholds: bool) -> None:
-    terminal.warn([f"{scored.report.file}: {note}" for note in scored.rows.notes])
-    terminal.warn([*scored.tuning_notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
-    tell_of_thresholds(file, scored, "--own-thresholds", are_applied=own_thresholds)
+def _warn_of(files: Sequence[tuple[Path, ScoredFile]], own_thresholds: bool) -> None:
+    for _, scored in files:
+        terminal.warn([f"{scored.report.file}: {note}" for note in scored.rows.notes])
+        terminal.warn([*scored.tuning_notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
+    if not own_thresholds:  # files of one folder share a submission.json
+        terminal.warn([*dict.fromkeys(text for one in files for text in unused_thresholds(*one, "--own-thresholds"))])
 
 
 def _head(scored: ScoredFile, resamples: int, seed: int) -> dict[str, Any]:

@@ -245,7 +245,7 @@ def score(
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
-    tell_of_thresholds(file, scored, "--metadata FILE", are_applied=metadata is not None)
+    terminal.warn(unused_thresholds(file, scored, "--metadata FILE") if metadata is None else [])
     _tell_of_tuning(file, scored)
     printed = result.subgroups or result.readers or result.published or result
     if terminal.printed_as(printed, form):
@@ -299,11 +299,12 @@ def metadata_beside(file: Path) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_applied: bool) -> None:
-    """Warn about unused thresholds in a submission.json beside the file, which a leaderboard would apply."""
-    beside = None if are_applied else metadata_beside(file)
-    if beside is not None and "thresholds" in scored.protocol and thresholds_of(beside) not in (None, 0.5):
-        terminal.warn([f"{beside} has thresholds that were not applied: `{option}` applies these thresholds"])
+def unused_thresholds(file: Path, scored: ScoredFile, option: str) -> list[str]:
+    """Return a warning of unused thresholds in a submission.json beside the file, which a leaderboard would apply."""
+    beside = metadata_beside(file)
+    if beside is None or "thresholds" not in scored.protocol or thresholds_of(beside) in (None, 0.5):
+        return []
+    return [f"{beside} has thresholds that were not applied: `{option}` applies these thresholds"]
 
 
 def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:

@@ -33,7 +33,14 @@ from reveal_bench.exchange.challenge_tables import BOXES, MASK, NO_FINDING, TARG
 from reveal_bench.exchange.row_places import BOX_COLUMNS, PLACES, BoxForm, RowPlaces, number_from
 from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.predictions.number_ids import ADVICE, id_of_number, ids_by_number, number_of, plain_value
+from reveal_bench.predictions.number_ids import (
+    ADVICE,
+    advice_on_rows,
+    id_of_number,
+    ids_by_number,
+    number_of,
+    plain_value,
+)
 from reveal_bench.words import count_text
 
 _ID_NAMES = ("image_id", "study_id", "task_id", "file_name", "filename", "image", "image_path", "path", "file", "id",
@@ -462,7 +469,8 @@ class _Reader:
                 if self._has_numbered_findings:
                     rule += "; numbers need `instances`, a COCO dataset"
                     raise ArgumentError("source", rule, _some(self._unknown_ids), ("instances",))
-                raise ArgumentError("source", f"{rule}: {ADVICE}", _some(self._unknown_ids))
+                rule += f": {ADVICE}" + advice_on_rows(unknown, len(self._entries), self._kind.key)
+                raise ArgumentError("source", rule, _some(self._unknown_ids))
             rule = f"must have ids of the split, such as {example!r}"
             if any(isinstance(one, str) and self._is_in_a_known_folder(one) for one in unknown):
                 rule += ", not of images in folders with these names: give one row each, such as the images' mean"

@@ -16,6 +16,12 @@ _DIGITS = re.compile("[0-9]{1,15}")
 _DECIMAL = re.compile(r"([0-9]{1,15})\.0+")
 
 
+def advice_on_rows(numbers: Iterable[object], n_ids: int, key: str) -> str:
+    """Return the further advice for ids that could all be row numbers of a split with `n_ids` ids; empty otherwise."""
+    are_rows = all(number in range(n_ids) for number in numbers)
+    return f"; for row numbers of the dataset, give its column `{key}`" if are_rows else ""
+
+
 def ids_by_number(ids: Iterable[str]) -> dict[float, str]:
     """Return number -> id for the ids that are the plain text of a number that no other id has.
 

@@ -104,9 +104,14 @@ def test_other_numbers_get_advice_on_reading_ids(folders: dict[str, Path], image
     ("image_id", "is_row"), [(0, True), (4, True), (2.0, True), (5, False), (-1, False), (1.5, False)]
 )
 def test_only_numbers_of_rows_get_advice_on_rows(folders: dict[str, Path], image_id: float, *, is_row: bool) -> None:
-    with pytest.raises(ArgumentError, match="as text") as caught:  # of five images
-        rb.Accumulator(folders["detection"]).update([{"boxes": [], "labels": [], "scores": []}], [image_id])
-    assert is_row == ("row numbers of the dataset, give its column `image_id`" in str(caught.value))
+    folder = folders["detection"]  # of five images
+    for read in (
+        lambda: rb.Accumulator(folder).update([{"boxes": [], "labels": [], "scores": []}], [image_id]),
+        lambda: rb.convert(table(image_id), folder),
+    ):
+        with pytest.raises(ArgumentError, match="as text") as caught:
+            read()
+        assert is_row == ("row numbers of the dataset, give its column `image_id`" in str(caught.value))
 
 
 def test_numbers_of_another_split_are_named_with_it(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

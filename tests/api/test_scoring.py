@@ -137,6 +137,25 @@ def test_thresholds_are_numbers_of_any_library(studies: tuple[Path, Path], form:
         rb.score(rows, bench, thresholds=[0.5])
 
 
+def test_findings_that_one_system_never_names_are_told_in_every_form(studies: tuple[Path, Path]) -> None:
+    """The file "half" never names the second of the two labels in "right", and has no precision there."""
+    folder, files = studies
+    right, half, few = files / "right.jsonl", files / "half.jsonl", {"metric": "precision", "n_resamples": 20}
+    compared = rb.compare(right, half, folder, **few)
+    ranked = rb.rank({"right": right, "half": half}, folder, finding_groups=[f"one={LABELS[0]}"], **few)
+    told = f"over the 1 finding with a score of %s; %s has none for {LABELS[1]}"
+    for result, text in (
+        (compared, f"Precision: both macros are {told % ('A and B', 'B')}"),
+        (ranked, f"Precision: macros are {told % ('every system', 'half')}"),
+    ):
+        assert result.remarks == [text]
+        assert all(text in shown for shown in (repr(result), result.to_markdown(), result.to_latex()))
+    assert rb.compare(right, right, folder, **few).remarks == []
+    assert ranked.of_group("one").remarks == []
+    printed = call("rank", files, folder, "--metric", "precision", "--resamples", 20).stdout
+    assert printed.splitlines()[-1].startswith("Precision: macros are over the 1 finding")
+
+
 def test_a_row_counts_the_studies_with_its_label(studies: tuple[Path, Path]) -> None:
     folder, files = studies
     counted = f"{N_STUDIES // 3} of {N_STUDIES}"

@@ -179,6 +179,8 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     assert "agreement:" not in plain.stdout
     assert "95% intervals (bca), 1000 resamples of studies" in plain.stdout
     assert "submission.json has thresholds that were not applied" in plain.stderr
+    compared = call("compare", file, file, tmp_path / "data", "--metric", "auroc", "--resamples", 20)
+    assert compared.stderr.count("thresholds that were not applied") == 1
     plain = tmp_path / "plain" / "p.jsonl"
     plain.parent.mkdir()
     shutil.copy(file, plain)

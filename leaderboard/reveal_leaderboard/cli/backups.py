@@ -32,7 +32,7 @@ def backup(
         made = make(at.database, at.blobs, target, kept=last.heads if last else None)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    typer.echo(f"{made.folder}: {len(made.manifest['files'])} files")
+    typer.echo(f"{made.folder}: {count_text(len(made.manifest['files']), 'file')}")
     if made.report.ok:
         _remember(at.data, made)
     _show_audit(made.report)
@@ -132,7 +132,7 @@ def _show_audit(report: AuditReport, *, quiet: bool = False, not_checked: str = 
         counted = ", ".join(f"{n} {name}" for name, n in report.counts.items() if n is not None)
         typer.echo(f"checked {counted}")
         for name, (length, head) in report.heads.items():
-            typer.echo(f"chain of {name}: {length} links, head {head}")
+            typer.echo(f"chain of {name}: {count_text(length, 'link')}, head {head}")
         if not_checked:
             typer.echo(f"not checked: {not_checked}")
         for problem in report.problems:

@@ -205,7 +205,7 @@ class Demo:
 
     def score_at_home(self) -> None:
         """Score every file on the released half, as the file's author would."""
-        self.echo("4 scoring locally on the released half: macro hit rate with its 95% interval")
+        self.echo("4  scoring locally on the released half: macro hit rate with its 95% interval")
         for entrant in ENTRANTS:
             scored = score_file(self.predictions / entrant.stem / "released.jsonl", self.public, "released")
             (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("point_hit", MACRO)]
@@ -250,7 +250,7 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         work = ["worker", *common]
         for name, folder in holdouts.items():
             work += ["--holdout", f"{name}={folder}"]
-        self.echo("5 starting the server, which cannot open the holdouts, and the worker, which can open them")
+        self.echo("5  starting the server, which cannot open the holdouts, and the worker, which can open them")
         # The log is outside the server's folder, because it may contain the paths of holdouts.
         with running(serve, work, port=port, log=self.root / "log.txt") as url:
             yield url
@@ -313,7 +313,7 @@ def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: 
 
 def upload(uploads: Sequence[DemoUpload], url: str, echo: Echo) -> None:
     """Send every file by the API, and wait for the scores."""
-    echo("6 uploading the files for the holdouts, each for a different team")
+    echo("6  uploading the files for the holdouts, each for a different team")
     for one in uploads:
         sent = client.Server(url).submit(one.path, benchmark=one.benchmark, metadata=one.metadata)
         *_, final = client.Server(url).follow(sent["id"])
@@ -326,7 +326,7 @@ def show_board(url: str, benchmark: str, echo: Echo) -> None:
     board = _placed_board(url, benchmark)
     metric = board["primary"]
     title = METRICS[metric].in_words
-    echo(f"7 the board ({board['benchmark']} {board['version']}): rank, tier, macro {title} over the shown findings")
+    echo(f"7  the board ({board['benchmark']} {board['version']}): rank, tier, macro {title} over the shown findings")
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
         text = "not shown" if figure is None else (
@@ -420,7 +420,7 @@ def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
     echo(f"     extract    {from_reports}, {counts['quarantined']} quarantined")
     strata = {n: max(round(share * counts["studies"]), 1) for n, share in STRATA.items()}
     sampled = sample(folder, strata=strata, fill=True).counts
-    echo(f"     sample {sampled['sampled']} studies, one per patient; {sampled['set_aside']} further studies excluded")
+    echo(f"     sample     {sampled['sampled']} studies, one per patient; {sampled['set_aside']} others excluded")
     assigned = assign(folder, pool / "readers.csv").counts
     assignments = read_table(folder.path("assignments.parquet"), Assignment)
     readings = [(one.study_id, one.reader) for one in assignments]
@@ -439,7 +439,7 @@ def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
     interval = f"{kappa['low']:.2f} to {kappa['high']:.2f}"
     echo(f"     consensus  kappa {kappa['value']:.2f} ({interval}); expected {expected:.2f}")
     selected = select(folder, target=max(round(TARGET * counts["studies"]), 2)).counts
-    echo(f"     select {selected['selected']} studies on which two readers agree, less common findings first")
+    echo(f"     select     {selected['selected']} studies on which two readers agree, less common findings first")
     halves = split(folder, pool / "facts.csv", best_of=DRAWS).counts
     sizes = f"{halves['released']['studies']} released, {halves['holdout']['studies']} held out"
     echo(f"     split      {sizes}; the best balanced of {DRAWS} draws")
