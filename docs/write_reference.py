@@ -34,9 +34,9 @@ undefined. `reveal-bench metrics` prints these tables, `reveal-bench metrics --j
 CONVENTIONS = """\
 ## Differences from other scripts
 
-Each row runs 1,000 small random and degenerate inputs by our metric and by a plain version of the published rule
-(`tests/metrics/test_conventions.py`). "Differ" counts the inputs with different results, "both" those of them on which
-both have one. RSNA's kernel counts all boxes; ours those from the threshold (0.5) on.
+Each row compares our metric with a plain version of the published rule on 1,000 small random and degenerate inputs
+(`tests/metrics/test_conventions.py`). "Differ" counts different results, "both" those of them where both have a value.
+RSNA's kernel counts all boxes, `rsna_precision` those that score at least the threshold (0.5).
 
 | ours | rule | differ | both | why |
 |---|---|---|---|---|

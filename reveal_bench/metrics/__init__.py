@@ -21,7 +21,7 @@ Family = Literal["localization", "lesions", "labels", "agreement", "reliability"
 Better = Literal["higher", "lower", "neither"]
 
 FAMILIES: dict[Family, str] = {
-    "localization": "one value per image and finding whose reference mask is not empty",
+    "localization": "one value per image and finding, for PxAP one per finding",
     "lesions": "one value per finding over all images in which presence and location of the finding are known",
     "labels": "one value per label over all studies; macro is the unweighted mean over the defined labels",
     "agreement": "one value per pair of raters, label or criterion over all cases",
@@ -121,9 +121,9 @@ class Metric:
 
 
 _IOU = "area(A and B) / area(A or B)"
-_SKLEARN = "scikit-learn's, but NaN where undefined"
-_ONE_CLASS = "references of the label have one class only"
-_CONSTANT = "chance agreement is 1 (both raters constant and equal), or no cases"
+_SKLEARN = "scikit-learn"
+_ONE_CLASS = "references of one class"
+_CONSTANT = "both raters constant and equal, or no cases"
 
 # Each family has a function that fills in what its rows share; a row is written on two or three lines.
 # fmt: off
@@ -141,22 +141,9 @@ def _detection(name: str, title: str, source: str, formula: str, oracle: str, *,
                   "detection.detection_figure", {"metric": name})
 
 
-def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
-    formula = f"mean over the recalls 0, 0.01, ..., 1 of the best precision at this recall or a higher one, {at}"
-    return _detection(name, title, source, formula, "pycocotools")
-
-
-def _voc(name: str, title: str, threshold: str, source: str) -> Metric:
-    formula = ("area under the best precision at each recall or a higher one; a mark hits the lesion of largest IoU "
-               f"if this is above {threshold} and no earlier mark hit it")
-    return _detection(name, title, source, formula, "a plain loop")
-
-
 def _froc(name: str, words: str) -> Metric:
-    return _detection(name, f"Sensitivity at {words}", "FROC, by the centre of a box; LUNA16, MONAI",
-                      f"proportion of lesions found at {words} false alarms of the finding per image, interpolated "
-                      "linearly between thresholds",
-                      "MONAI")
+    return _detection(name, f"Sensitivity at {words}", "FROC by the centre of a box; LUNA16",
+                      f"sensitivity at {words} false alarms of the finding per image, interpolated linearly", "MONAI")
 
 
 _PANOPTIC = "(TP + FP / 2 + FN / 2) of masks that score at least the threshold; masks match if their IoU is above 0.5"
@@ -204,10 +191,9 @@ def _alpha(name: str, title: str, formula: str, level: str) -> Metric:
 
 
 def _icc(name: str, title: str, low: float, form: str, formula: str) -> Metric:
-    undefined = "fewer than two cases or readers, or the denominator is not above 0, such as for equal ratings"
-    return _reliability(name, title, low, undefined, f"Shrout and Fleiss 1979; {title.split(', ')[1]} of McGraw and "
-                        "Wong 1996", formula, "pingouin; Shrout and Fleiss's printed example",
-                        "intraclass_correlation", form=form)
+    undefined = "fewer than two cases or readers, or denominator not above 0"
+    return _reliability(name, title, low, undefined, "Shrout and Fleiss 1979; McGraw and Wong 1996", formula,
+                        "pingouin; Shrout and Fleiss's example", "intraclass_correlation", form=form)
 
 
 def _ordinal(name: str, title: str, low: float, high: float, undefined: str, section: str, formula: str, function: str,
@@ -253,7 +239,7 @@ _ROWS = (
     _localization("grounding_iou", "mIoU at 0.1 to 0.5", "reference mask empty", "BioViL (Boecking et al. 2022)",
                   "mean IoU of the pixels above 0.1, 0.2, 0.3, 0.4 and 0.5 on the map's own scale", "a plain loop",
                   "map_scores.grounding_iou"),
-    replace(_localization("contrast_to_noise", "CNR", "reference empty or whole image; no variance on either side",
+    replace(_localization("contrast_to_noise", "CNR", "reference empty or whole image; two different constants",
                           "BioViL (Boecking et al. 2022)", "|mean inside - mean outside| / sqrt(variance inside + "
                           "variance outside); 0 for a constant map", "a plain loop", "map_scores.contrast_to_noise"),
             high=inf),
@@ -278,7 +264,9 @@ _ROWS = (
                   "pixel-wise, per image", "1 - area(A not B) / area(not B), B the reference", "dense masks",
                   "pixelwise.specificity"),
 
-    _average_precision("ap_50", "AP 50", "hits by IoU of 0.5 or more", "COCO"),
+    _detection("ap_50", "AP 50", "COCO",
+               "mean over the recalls 0, 0.01, ..., 1 of the best precision at this recall or a higher one, hits by "
+               "IoU of 0.5 or more", "pycocotools"),
     _detection("cpm", "CPM", "LUNA16 (Setio et al. 2017)",
                "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false alarms of the finding per image",
                "MONAI"),
@@ -296,10 +284,13 @@ _ROWS = (
     _detection("false_alarms", "False alarms per image", "at a threshold fixed beforehand",
                "marks of the finding that score at least the threshold and hit no lesion / images", "a plain loop",
                undefined="no image", high=inf, better="lower"),
-    _average_precision("ap", "AP 50 to 95", "mean over hits by IoU of 0.5, 0.55, ..., 0.95", "COCO"),
-    _average_precision("ap_40", "AP 40", "hits by IoU of 0.4 or more", "COCO's rule, at 0.4"),
-    _voc("voc_ap_40", "VOC AP 40", "0.4", "VinBigData 2021: PASCAL VOC 2010 at 0.4"),
-    _voc("voc_ap_50", "VOC AP 50", "0.5", "PASCAL VOC 2010 (Everingham et al. 2015)"),
+    _detection("ap", "AP 50 to 95", "COCO", "as AP 50, mean over IoU of 0.5, 0.55, ..., 0.95", "pycocotools"),
+    _detection("ap_40", "AP 40", "COCO's rule, at 0.4", "as AP 50, hits by IoU of 0.4 or more", "pycocotools"),
+    _detection("voc_ap_40", "VOC AP 40", "VinBigData 2021: PASCAL VOC 2010 at 0.4",
+               "area under the best precision at each recall or a higher one; a mark hits the lesion of largest IoU if "
+               "this is above 0.4 and no earlier mark hit it", "a plain loop"),
+    _detection("voc_ap_50", "VOC AP 50", "PASCAL VOC 2010 (Everingham et al. 2015)", "as VOC AP 40, IoU above 0.5",
+               "a plain loop"),
     *(_froc(f"froc_{name}", shown) for name, shown in (("0125", "1/8"), ("025", "1/4"), ("05", "1/2"), ("1", "1"),
                                                        ("2", "2"), ("4", "4"), ("8", "8"))),
     _detection("afroc", "AFROC area", "Chakraborty 2017, chapter 13",
@@ -322,7 +313,7 @@ _ROWS = (
     _labels("npv", "NPV", "no negative prediction", "TN / (TN + FN), per label", "npv"),
     _labels("balanced_accuracy", "Balanced accuracy", _ONE_CLASS, "(recall + specificity) / 2, per label",
             "balanced_accuracy"),
-    replace(_labels("mcc", "MCC", "decisions or references of the label have one class only",
+    replace(_labels("mcc", "MCC", "decisions or references of one class",
                     "Matthews' correlation: (TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN)), per label",
                     "mcc", symmetric=True), low=-1),
     _labels("exact_match", "Exact match", "no studies", "studies with all labels right / studies", "exact_match",

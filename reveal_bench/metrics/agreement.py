@@ -45,8 +45,7 @@ Weights = Literal["linear", "quadratic"]
 def cohen_kappa(
     rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int, weights: Weights | None = None
 ) -> float:
-    """Return Cohen's kappa: 1 - (observed disagreement) / (disagreement expected by chance from the raters'
-    frequencies).
+    """Return Cohen's kappa; the disagreement expected by chance comes from the raters' frequencies.
 
     Parameters
     ----------
@@ -75,10 +74,10 @@ def cohen_kappa(
 
 
 def gwet_ac1(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
-    """Return Gwet's AC1: (agreement - chance) / (1 - chance), where chance is the sum of p (1 - p) / (k - 1).
+    """Return Gwet's AC1.
 
-    p is the mean of both raters' proportions of a category; k is `n_categories`, including categories that were not
-    used.
+    In its formula, p is the mean of both raters' proportions of a category; k is `n_categories`, including categories
+    that were not used.
 
     Returns
     -------

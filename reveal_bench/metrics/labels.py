@@ -139,8 +139,8 @@ def npv(
 def balanced_accuracy(predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
     """Return the mean of recall and specificity, which is the AUROC of the decisions.
 
-    NaN if the references have only one class (scikit-learn: the recall of that class). `predictions` are a bool array
-    (n_studies, n_labels); otherwise as for :func:`auroc`.
+    NaN if the references have only one class. `predictions` are a bool array (n_studies, n_labels); otherwise as for
+    :func:`auroc`.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def mcc(
 ) -> FloatArray:
     """Return Matthews' correlation coefficient, the correlation of decisions with references.
 
-    NaN if decisions or references have only one class (scikit-learn: 0). Otherwise as for :func:`multilabel_f1`.
+    NaN if decisions or references have only one class. Otherwise as for :func:`multilabel_f1`.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
 
 
 def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
-    """Return the area under the ROC curve: how often a positive outscores a negative, ties counting half.
+    """Return the area under the ROC curve.
 
     Parameters
     ----------
@@ -213,10 +213,9 @@ def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None =
 
 
 def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
-    """Return the mean, over the positives, of the precision among all cases that score at least as high.
+    """Return the average precision; cases with equal scores rank together.
 
-    NaN if the references have only one class (scikit-learn: 0 without a positive, 1 without a negative). Otherwise as
-    for :func:`auroc`.
+    NaN if the references have only one class. Otherwise as for :func:`auroc`.
 
     Examples
     --------

@@ -35,7 +35,7 @@ Slice = Literal["true_positive", "all"]
 
 
 def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: PackedMasks) -> FloatArray:
-    """Return the result of the pointing game: 1 if any predicted point is in the reference mask.
+    """Return the result of the pointing game.
 
     Parameters
     ----------
@@ -53,7 +53,6 @@ def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: 
 
     Examples
     --------
-    >>> import numpy as np
     >>> from reveal_bench.masks import encode_mask, pack_masks
     >>> left = pack_masks([encode_mask(np.array([[1, 0], [1, 0]]))])
     >>> point_hit([[(0.9, 1.5)]], left), point_hit([[(1.0, 1.5)]], left), point_hit([[]], left)
@@ -106,8 +105,7 @@ def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
 def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
     """Return 1 if any predicted cell is a hit on the reference mask.
 
-    The image is cropped to its central square and divided into n x n cells. A cell is a hit if the mask covers at
-    least half of the cell's area; if the mask does not cover half of any cell, every cell that it touches is a hit.
+    The image is cropped to its central square and divided into n x n cells.
 
     Parameters
     ----------
@@ -126,7 +124,6 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
 
     Examples
     --------
-    >>> import numpy as np
     >>> from reveal_bench.masks import encode_mask, pack_masks
     >>> mask = np.zeros((16, 16))
     >>> mask[0:2, 0] = 1  # half of cell A1, which is 2 x 2 pixels
@@ -150,7 +147,7 @@ def hits_among(predictions: Sequence[Sequence[str]], good: BoolArray, grid: Grid
 
 
 def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
-    """Return the proportion of cells that would be hits: the expected :func:`grid_hit` of a uniform guess.
+    """Return the expected :func:`grid_hit` of a uniform guess.
 
     Returns
     -------
@@ -158,7 +155,6 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from reveal_bench.masks import encode_mask, pack_masks
     >>> grid_chance(pack_masks([encode_mask(np.ones((16, 16)))])).tolist()
     [1.0]
@@ -174,7 +170,7 @@ def chance_among(good: BoolArray) -> FloatArray:
 
 
 def point_chance(references: PackedMasks) -> FloatArray:
-    """Return the proportion of the image in the reference: the expected :func:`point_hit` of a uniform random point.
+    """Return the expected :func:`point_hit` of a uniform random point.
 
     Returns
     -------
@@ -182,7 +178,6 @@ def point_chance(references: PackedMasks) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from reveal_bench.masks import encode_mask, pack_masks
     >>> point_chance(pack_masks([encode_mask(np.eye(4))])).tolist()
     [0.25]
@@ -213,7 +208,6 @@ def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice 
 
     Examples
     --------
-    >>> import numpy as np
     >>> from reveal_bench.masks import encode_mask, pack_masks
     >>> left, both = (pack_masks([encode_mask(np.array([row]))]) for row in ([1, 0], [1, 1]))
     >>> mask_iou(left, both).tolist()

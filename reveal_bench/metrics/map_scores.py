@@ -37,8 +37,7 @@ def tolerant_hit(
     tolerance: float = TOLERANCE,
     spacing: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """Return 1 if the map's largest pixel is in the reference or within a tolerance of it, else 0; a constant map gets
-    0.
+    """Return the hit of the map's largest pixel, within a tolerance; a constant map gets 0.
 
     Parameters
     ----------
@@ -47,6 +46,9 @@ def tolerant_hit(
     tolerance : largest distance between centres of pixels, in pixels, or in mm with a spacing
     spacing : mm between rows and between columns
 
+    Raises
+    ------
+    ValueError
         If the heat map is not an array (h, w) of finite numbers, or the tolerance is below 0.
 
     Examples
@@ -72,7 +74,10 @@ def tolerant_hit(
 def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
     """Return the proportion of the map's positive mass inside the reference; NaN if it has none.
 
-    If the heat map is not an array (h, w) of finite numbers.
+    Raises
+    ------
+    ValueError
+        If the heat map is not an array (h, w) of finite numbers.
 
     Examples
     --------
@@ -87,10 +92,10 @@ def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
 def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
     """Return the average precision of the map's pixels; pixels of the reference are the positives.
 
-    This is the mean, over the positives, of the precision among all pixels at least as high, so pixels of equal value
-    rank together.
-
-    If the heat map is not an array (h, w) of finite numbers.
+    Raises
+    ------
+    ValueError
+        If the heat map is not an array (h, w) of finite numbers.
 
     Examples
     --------
@@ -109,7 +114,7 @@ def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> fl
 
 
 def contrast_to_noise(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
-    """Return the contrast-to-noise ratio: |mean inside - mean outside| / sqrt(both variances).
+    """Return the contrast-to-noise ratio.
 
     The difference has no sign, so a map that is low inside scores as high as its negative. A constant map scores 0.
     NaN if the reference is the whole image, or the map is constant on both sides with different values.
@@ -128,7 +133,7 @@ def contrast_to_noise(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
 
 
 def grounding_iou(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
-    """Return the mean IoU of the masks above 0.1, 0.2, ..., 0.5 on the map's own scale, which is not changed.
+    """Return the mean IoU of the masks above five thresholds; the map is not rescaled.
 
     Examples
     --------
@@ -143,9 +148,7 @@ def grounding_iou(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
 
 
 def pooled_pixel_average_precision(heat_maps: Sequence[npt.ArrayLike], references: Sequence[BoolArray]) -> float:
-    """Return PxAP: the average precision of the pixels of all images together, over a thousand thresholds.
-
-    Each map is scaled to [0, 1] from its minimum to its maximum, so the pixels of different images are compared.
+    """Return PxAP; each map is scaled to [0, 1], so the pixels of different images are compared.
 
     Returns
     -------

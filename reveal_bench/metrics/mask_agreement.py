@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def dice(predictions: PackedMasks, references: PackedMasks, *, empty: float = np.nan) -> FloatArray:
-    """Return twice the shared area over the sum of the two areas.
+    """Return the Dice coefficient.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def boundary_iou(predictions: PackedMasks, references: PackedMasks, *, band: flo
 def surface_distance(
     predictions: PackedMasks, references: PackedMasks, *, tolerance: float = 2.0, spacing: Spacing = (1.0, 1.0)
 ) -> FloatArray:
-    """Return the normalised surface distance: the proportion of both boundaries within a tolerance of the other one.
+    """Return the normalised surface distance.
 
     Parameters
     ----------
@@ -122,8 +122,7 @@ def surface_distance(
 
 
 def hausdorff_95(predictions: PackedMasks, references: PackedMasks, *, spacing: Spacing = (1.0, 1.0)) -> FloatArray:
-    """Return the 95th percentile of the distances from one boundary to the other, for the direction in which it is
-    larger.
+    """Return the 95th percentile Hausdorff distance.
 
     Parameters
     ----------

@@ -40,7 +40,6 @@ def sensitivity(predictions: PackedMasks, references: PackedMasks) -> FloatArray
 
     Examples
     --------
-    >>> import numpy as np
     >>> from reveal_bench.masks import encode_mask, pack_masks
     >>> left = pack_masks([encode_mask(np.array([[1, 0], [1, 0]]))])
     >>> top = pack_masks([encode_mask(np.array([[1, 1], [0, 0]]))])
@@ -70,7 +69,6 @@ def specificity(predictions: PackedMasks, references: PackedMasks) -> FloatArray
 
     Examples
     --------
-    >>> import numpy as np
     >>> from reveal_bench.masks import encode_mask, pack_masks
     >>> corner = pack_masks([encode_mask(np.array([[1, 0], [0, 0]]))])
     >>> top = pack_masks([encode_mask(np.array([[1, 1], [0, 0]]))])

@@ -23,7 +23,7 @@ LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
 def log_loss(
     probabilities: npt.ArrayLike, references: npt.ArrayLike, *, average: Literal["macro"] | None = None
 ) -> FloatArray:
-    """Return the mean of -log(probability of the reference), with probabilities of at least 2.2e-16.
+    """Return the log loss, in nats.
 
     Parameters
     ----------

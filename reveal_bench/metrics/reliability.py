@@ -44,8 +44,7 @@ _NO_SPREAD = 1e-12  # smaller proportions of the total are due to rounding
 
 
 def fleiss_kappa(ratings: npt.ArrayLike, *, n_categories: int) -> float:
-    """Return Fleiss' kappa: (agreement - chance) / (1 - chance), where chance is the sum of squared category
-    proportions p.
+    """Return Fleiss' kappa; p are the categories' proportions.
 
     Agreement is the mean over cases of the proportion of equal pairs of ratings. Cases with fewer than two ratings are
     left out; if the other cases have unequal numbers of ratings, each has equal weight, also in p.
@@ -75,7 +74,7 @@ def fleiss_kappa(ratings: npt.ArrayLike, *, n_categories: int) -> float:
 
 
 def krippendorff_alpha(ratings: npt.ArrayLike, *, n_categories: int, level: Level = "nominal") -> float:
-    """Return Krippendorff's alpha: 1 - (observed disagreement) / (disagreement expected by chance).
+    """Return Krippendorff's alpha.
 
     Disagreement of ratings i and j is 1 ("nominal"), (i - j)^2 ("interval"), or the squared difference of their
     mean ranks among all ratings ("ordinal"). Cases with fewer than two ratings are left out.
@@ -108,16 +107,10 @@ def krippendorff_alpha(ratings: npt.ArrayLike, *, n_categories: int, level: Leve
 def intraclass_correlation(ratings: npt.ArrayLike, *, form: IccForm = "2,1") -> float:
     """Return an intraclass correlation: the proportion of the variance of ratings that is between cases.
 
-    ===== ============= ========================================================================================
-    form  McGraw, Wong  meaning
-    ===== ============= ========================================================================================
-    1,1   ICC(1)        different readers rate each case: differences between readers are error
-    2,1   ICC(A,1)      absolute agreement: the same readers, a sample of all readers, rate every case
-    3,1   ICC(C,1)      consistency: constant differences between readers are not error
-    1,k   ICC(k)        as 1,1, for the mean of all readers' ratings
-    2,k   ICC(A,k)      as 2,1, for the mean of all readers' ratings
-    3,k   ICC(C,k)      as 3,1, for the mean of all readers' ratings: Cronbach's alpha
-    ===== ============= ========================================================================================
+    * 1,1: different readers rate each case; differences between readers are error
+    * 2,1: absolute agreement; the same readers, a sample of all readers, rate every case
+    * 3,1: consistency; constant differences between readers are not error
+    * 1,k, 2,k, 3,k: as 1,1, 2,1, 3,1, for the mean of all readers' ratings; 3,k is Cronbach's alpha
 
     Parameters
     ----------
