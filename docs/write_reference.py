@@ -76,7 +76,7 @@ def metrics_page() -> str:
     parts = [METRICS_HEAD, CONVENTIONS]
     for family, about in FAMILIES.items():
         rows = [metric for metric in METRICS.values() if metric.family == family]
-        parts.append(f"## {family.capitalize()}\n\n{about.capitalize()}.\n\n{_table(rows)}")
+        parts.append(f"## {family.capitalize()}\n\n{about[0].upper()}{about[1:]}.\n\n{_table(rows)}")
         parts += [_metric_function(function, rows) for function in dict.fromkeys(metric.function for metric in rows)]
     return "\n".join(parts)
 

@@ -75,8 +75,8 @@ def safety(n: int) -> float:
     """Return the factor of the standard error of a difference between macros of several findings, for `n` patients.
 
     Without it, the worse of two systems was called non-inferior in up to 0.035 of simulated trials with 60 or 100
-    patients, at a margin equal to the true difference, instead of in 0.025. It approaches 1 with many patients; with
-    fewer than 60, Student's t is long enough.
+    patients, at a margin equal to the true difference, instead of in 0.025. It approaches 1 with many patients, and is
+    constant up to 60.
     """
     return 1 + 5 / max(n, 60)
 

@@ -239,7 +239,8 @@ _ROWS = (
     _localization("grounding_iou", "mIoU at 0.1 to 0.5", "reference mask empty", "BioViL (Boecking et al. 2022)",
                   "mean IoU of the pixels above 0.1, 0.2, 0.3, 0.4 and 0.5 on the map's own scale", "a plain loop",
                   "map_scores.grounding_iou"),
-    replace(_localization("contrast_to_noise", "CNR", "reference empty or whole image; two different constants",
+    replace(_localization("contrast_to_noise", "CNR",
+                          "reference empty or whole image; unequal constants inside and outside",
                           "BioViL (Boecking et al. 2022)", "|mean inside - mean outside| / sqrt(variance inside + "
                           "variance outside); 0 for a constant map", "a plain loop", "map_scores.contrast_to_noise"),
             high=inf),
