@@ -189,7 +189,7 @@ def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
 
 
 def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
-    """Return the area under the ROC curve.
+    """Return the area under the ROC curve: how often a positive outscores a negative, ties counting half.
 
     Parameters
     ----------

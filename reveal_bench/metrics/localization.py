@@ -35,7 +35,7 @@ Slice = Literal["true_positive", "all"]
 
 
 def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: PackedMasks) -> FloatArray:
-    """Return the result of the pointing game.
+    """Return the result of the pointing game: 1 if any predicted point is in the reference mask.
 
     Parameters
     ----------
@@ -105,7 +105,8 @@ def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
 def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
     """Return 1 if any predicted cell is a hit on the reference mask.
 
-    The image is cropped to its central square and divided into n x n cells.
+    The central square of the image is divided into n x n cells. A cell is a hit if the mask covers at least half of it;
+    if there is no such cell, every cell that the mask touches is one.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def dice(predictions: PackedMasks, references: PackedMasks, *, empty: float = np.nan) -> FloatArray:
-    """Return the Dice coefficient.
+    """Return the Dice coefficient: twice the shared area over the sum of both areas.
 
     Parameters
     ----------
