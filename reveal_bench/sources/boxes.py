@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -277,6 +278,13 @@ def _reader_features() -> Features:
     from datasets import Features, Value
 
     return Features({"image_id": Value("string"), "reader_id": Value("string")})
+
+
+def count_views(file: str, views: Iterable[str], which: str) -> list[str]:
+    """Return a warning that counts images by the text of their view; [] without images."""
+    counts = Counter(repr(view) if view else "blank" for view in views)
+    texts = ", ".join(f"{view} {n:,}" for view, n in counts.most_common())
+    return [f"{file}: {count_text(counts.total(), 'image')} {which}: {texts}"] if counts else []
 
 
 def nih_record(

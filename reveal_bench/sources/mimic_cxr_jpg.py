@@ -232,9 +232,14 @@ def _described(image: MimicImage, row: TableRow, problems: list[Problem]) -> Mim
         size = int(sides[0]), int(sides[1])
     elif any(sides):
         problems.append(row.problem("Rows, Columns", "must be whole numbers above 0", " and ".join(sides)))
-    raw = row.get("ViewPosition") or row.get("ViewCodeSequence_CodeMeaning") or None
-    view = PROJECTIONS.get((raw or "").upper(), "UNKNOWN")
+    view, raw = view_of(row)
     return replace(image, view=view, view_raw=raw, size=size)
+
+
+def view_of(row: TableRow) -> tuple[str, str | None]:
+    """Return (view, text in the table) of a row of the metadata; ("UNKNOWN", None) if both columns are blank."""
+    raw = row.get("ViewPosition") or row.get("ViewCodeSequence_CodeMeaning") or None
+    return PROJECTIONS.get((raw or "").upper(), "UNKNOWN"), raw
 
 
 def _taken(row: TableRow) -> tuple[int, float] | None:

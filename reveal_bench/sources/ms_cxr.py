@@ -14,7 +14,7 @@ Conventions
 * Patient and study are read from ``path``, ``files/p10/p<subject>/s<study>/<dicom>.jpg``. The view comes from the
   metadata table of MIMIC-CXR-JPG if that table is present: ``view_raw`` is the text in the table, ``view`` the
   standardised term. MS-CXR describes all pictures as frontal, so a picture without a view is FRONTAL. A picture that
-  the metadata describe as lateral or oblique gets that view (LATERAL or UNKNOWN) and is counted in a warning.
+  the metadata describe as lateral or oblique gets that view (LATERAL or UNKNOWN). Both are counted in warnings.
 * `pictures` is the root folder of MIMIC-CXR-JPG, which contains ``files``. It is required when pixels are embedded; if
   pixels are withheld, its default is the download.
 
@@ -47,6 +47,7 @@ from reveal_bench.sources.boxes import (
     BoxRow,
     Faults,
     annotate_boxes,
+    count_views,
     find_file,
     find_files,
     known_finding,
@@ -54,7 +55,7 @@ from reveal_bench.sources.boxes import (
     read_box,
     read_table,
 )
-from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
+from reveal_bench.sources.mimic_cxr_jpg import table_rows, view_of
 from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, MissingPicture, Problem, read_document
 from reveal_bench.words import count_text
 
@@ -216,7 +217,9 @@ def _compare(table: list[PhraseBox], coco: list[PhraseBox], faults: Faults) -> N
 PUBLISHED = {"boxes": 1448, "images": 1047}
 """Numbers of boxes and images in version 1.1.0."""
 
-FRONTAL = ("AP", "PA", "FRONTAL")
+View = tuple[str, str | None]
+FRONTAL = ("AP", "PA")
+BLANK: View = "UNKNOWN", None
 METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
 
 
@@ -247,7 +250,7 @@ def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[Localization
             by_image.setdefault(row.image_id, []).append(row)
     splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
     for image_id, own in by_image.items():
-        splits[own[0].split].append(_record(own, views.get(image_id), images.get(image_id)))
+        splits[own[0].split].append(_record(own, views.get(image_id, BLANK), images.get(image_id)))
     if build.pixels == "withhold":
         build.warnings += no_pictures(len(by_image.keys() - images.keys()))
     phrases = [_phrase(row) for own in by_image.values() for row in own]
@@ -299,40 +302,29 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
     return pictures
 
 
-def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Return a dict from image id to ViewPosition from the metadata table of MIMIC-CXR-JPG; {} without that table."""
+def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, View]:
+    """Return a dict from image id to view from the metadata table of MIMIC-CXR-JPG; {} without that table."""
     path = find_file(place, *METADATA)
     if path is None:
         return {}
     problems = DownloadProblems()
-    views = {
-        row["dicom_id"]: row["ViewPosition"].strip()
-        for row in table_rows(path, ("dicom_id", "ViewPosition"), problems)
-        if row["dicom_id"] in image_ids
-    }
+    rows = table_rows(path, ("dicom_id", "ViewPosition"), problems)
+    views = {row["dicom_id"]: view_of(row) for row in rows if row["dicom_id"] in image_ids}
     for problem in problems:
         faults.add(problem, None)
     if problems:
         return {}
-    odd = Counter(view for view in views.values() if view and _view(view) not in FRONTAL)
-    if odd:
-        names = ", ".join(f"{view!r} {n:,}" for view, n in odd.most_common())
-        warnings.append(
-            f"{path.name}: {count_text(odd.total(), 'image')} with a view that is not frontal (kept): {names}"
-        )
-    n_lacking = len(image_ids - views.keys())
-    if n_lacking:
-        warnings.append(f"{path.name}: {count_text(n_lacking, 'image')} without a row; their view is set to FRONTAL")
+    odd = [raw for view, raw in views.values() if raw and view not in FRONTAL]
+    warnings += count_views(path.name, odd, "with a view that is not frontal (kept)")
+    n_blank = sum(raw is None for _, raw in views.values())
+    for n, lacking in ((len(image_ids - views.keys()), "row"), (n_blank, "view")):
+        if n:
+            warnings.append(f"{path.name}: {count_text(n, 'image')} without a {lacking}; their view is set to FRONTAL")
     return views
 
 
-def _view(raw: str | None) -> str:
-    """Return the standard term for a ViewPosition, "FRONTAL" if it is blank."""
-    return PROJECTIONS.get(raw.upper(), "UNKNOWN") if raw else "FRONTAL"
-
-
-def _record(rows: list[PhraseBox], view: str | None, picture: PictureFile | None) -> LocalizationRecord:
-    first = rows[0]
+def _record(rows: list[PhraseBox], view: View, picture: PictureFile | None) -> LocalizationRecord:
+    first, (term, raw) = rows[0], view
     boxes: dict[str, list[Box]] = {}
     for row in rows:
         boxes.setdefault(row.finding, []).append(row.box)
@@ -341,8 +333,8 @@ def _record(rows: list[PhraseBox], view: str | None, picture: PictureFile | None
         image_id=first.image_id,
         patient_id=first.patient_id,
         study_id=first.study_id,
-        view=_view(view),
-        view_raw=view or None,
+        view=term if raw else "FRONTAL",
+        view_raw=raw,
         width=width,
         height=height,
         label_status={finding: 1 if finding in boxes else None for finding in MS_CXR_FINDINGS},

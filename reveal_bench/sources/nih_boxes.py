@@ -17,7 +17,7 @@ Conventions
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from reveal_bench.sources.boxes import (
     BoxRow,
     Faults,
     annotate_boxes,
+    count_views,
     find_file,
     find_files,
     known_finding,
@@ -59,7 +60,7 @@ class _List:
 def _make(build: BoxBuild[_List]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     boxes, first_of = build.parsed.boxes, build.parsed.first_of
     entries = find_file(build.root if build.root.is_dir() else build.root.parent, *ENTRIES)
-    views = {} if entries is None else _read_views(entries, build.faults, build.warnings)
+    views = {} if entries is None else _read_views(entries, boxes.keys(), build)
     films = build.films([".png"])
     files = films.pictures_of(first_of, build.faults)
     build.warnings += films.warnings(first_of)
@@ -95,14 +96,13 @@ def _counts(parsed: _List) -> dict[str, int]:
     return {"boxes": n_boxes, "images": len(parsed.boxes), "patients": len(patients)}
 
 
-def _read_views(path: Path, faults: Faults, warnings: list[str]) -> dict[str, str]:
+def _read_views(path: Path, image_ids: Set[str], build: BoxBuild[_List]) -> dict[str, str]:
     """Return a dict from image id to view, from the collection's table of all images."""
     ignored: list[str] = []  # the other columns are known, but not needed here
-    rows = read_table(path, ("Image Index", "View Position"), faults, ignored)
+    rows = read_table(path, ("Image Index", "View Position"), build.faults, ignored)
     views = {row["Image Index"].removesuffix(".png"): row["View Position"] for row in rows}
-    odd = sorted(set(views.values()) - {"AP", "PA"})
-    if odd:
-        warnings.append(f"{path.name}: the views {', '.join(map(repr, odd))} are kept as UNKNOWN")
+    own = (views.get(image_id, "") for image_id in image_ids)
+    build.warnings += count_views(path.name, (view for view in own if view not in ("AP", "PA")), "without a known view")
     return views
 
 

@@ -190,28 +190,26 @@ def test_the_twin_has_pictures_views_and_phrases(twin: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "view"),
-    [("AP", "AP"), ("PA", "PA"), ("AP AXIAL", "AP"), ("", "FRONTAL"), ("LL", "LATERAL"), ("LATERAL", "LATERAL"),
-     ("LAO", "UNKNOWN"), (None, "FRONTAL")],
+    ("cells", "view", "raw", "warning"),
+    [("AP,", "AP", "AP", ""), ("AP AXIAL,postero-anterior", "AP", "AP AXIAL", ""),
+     (" ,postero-anterior", "PA", "postero-anterior", ""),
+     (",left lateral", "LATERAL", "left lateral", "with a view that is not frontal (kept): 'left lateral' 1"),
+     ("LL,", "LATERAL", "LL", "with a view that is not frontal (kept): 'LL' 1"),
+     ("LAO,", "UNKNOWN", "LAO", "with a view that is not frontal (kept): 'LAO' 1"),
+     (" , ", "FRONTAL", None, "without a view; their view is set to FRONTAL"),
+     (None, "FRONTAL", None, "without a row; their view is set to FRONTAL")],
 )  # fmt: skip
-def test_views_of_the_metadata(tmp_path: Path, raw: str | None, view: str) -> None:
-    """Views that are not frontal are kept, and a warning counts them."""
+def test_views_of_the_metadata(tmp_path: Path, cells: str | None, view: str, raw: str | None, warning: str) -> None:
+    """A blank position is replaced by the code; views that are not frontal are kept; warnings count the images."""
     write(tmp_path, HEADS + line())
-    other = "other,1,2,LATERAL\n"
-    own = f"{ID},10000032,50414267,{raw}\n" if raw is not None else ""
-    table = "dicom_id,subject_id,study_id,ViewPosition\n" + other + own
+    table = "dicom_id,subject_id,study_id,ViewPosition,ViewCodeSequence_CodeMeaning\nother,1,2,LATERAL,\n"
+    table += f"{ID},10000032,50414267,{cells}\n" if cells else ""
     (tmp_path / "mimic-cxr-2.0.0-metadata.csv").write_text(table, encoding="utf-8")
     source_data = ms_cxr.read(tmp_path, pixels="withhold")
     (record,) = source_data.splits["test"]
-    assert (record.view, record.view_raw) == (view, raw or None)
+    assert (record.view, record.view_raw) == (view, raw)
     warnings = [warning for warning in source_data.warnings if "metadata.csv" in warning]
-    if raw is None:
-        expected = ["mimic-cxr-2.0.0-metadata.csv: 1 image without a row; their view is set to FRONTAL"]
-    elif view in ("LATERAL", "UNKNOWN"):
-        expected = [f"mimic-cxr-2.0.0-metadata.csv: 1 image with a view that is not frontal (kept): {raw!r} 1"]
-    else:
-        expected = []
-    assert warnings == expected
+    assert warnings == [f"mimic-cxr-2.0.0-metadata.csv: 1 image {warning}"] * bool(warning)
 
 
 def test_pictures_are_hashed_although_withheld(twin: Path) -> None:

@@ -195,6 +195,16 @@ def test_the_twin_has_pictures_and_views(twin: Path) -> None:
     assert source_data.warnings == ["7 pictures have no label here and are not part of the dataset"]
 
 
+def test_images_without_a_known_view_are_counted(tmp_path: Path) -> None:
+    write(tmp_path, HEADER + "".join(GOOD.replace("001_000", f"00{i}_000") for i in range(1, 6)))
+    views = {"00000001": "AP", "00000002": "", "00000003": "LL", "00000004": "LL", "00000009": "RL"}  # 5 has no row
+    lines = "".join(f"{patient}_000.png,{view}\n" for patient, view in views.items())
+    (tmp_path / "Data_Entry_2017.csv").write_text("Image Index,View Position\n" + lines, encoding="utf-8")
+    source_data = nih_boxes.read(tmp_path, pixels="withhold")
+    assert [record.view for record in source_data.splits["test"]] == ["AP", *["UNKNOWN"] * 4]
+    assert "Data_Entry_2017.csv: 4 images without a known view: blank 2, 'LL' 2" in source_data.warnings
+
+
 def test_arguments(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"`root` must contain BBox_List_2017.csv, got "):
         nih_boxes.read(tmp_path)
