@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.header import Header
@@ -35,13 +35,17 @@ from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
-from reveal_bench.sources.source import BuildError, DownloadProblems, Extra, MissingPicture, Problem, problem_lines
+from reveal_bench.sources.source import (
+    BuildError,
+    DownloadProblems,
+    Extra,
+    MissingPicture,
+    Problem,
+    problem_lines,
+    table_features,
+)
 from reveal_bench.tables import TableLimits, scan_table
 from reveal_bench.words import count_text
-
-if TYPE_CHECKING:
-    from datasets import Features
-
 
 NO_PATIENTS = "the source does not identify patients: every image counts as a separate patient, also in a holdout"
 """Warning for sources that do not identify patients: two images of one patient look like two patients."""
@@ -271,13 +275,8 @@ def annotate_mask(
 def reader_rows(pairs: Iterable[tuple[str, str]]) -> list[Extra]:
     """Return the extra table ``readers`` of `pairs` (image_id, reader who read the image); [] without pairs."""
     rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in pairs]
-    return [Extra("readers", _reader_features, rows, key="image_id")] if rows else []
-
-
-def _reader_features() -> Features:
-    from datasets import Features, Value
-
-    return Features({"image_id": Value("string"), "reader_id": Value("string")})
+    features = table_features(image_id="string", reader_id="string")
+    return [Extra("readers", features, rows, key="image_id")] if rows else []
 
 
 def count_views(file: str, views: Iterable[str], which: str) -> list[str]:

@@ -14,6 +14,9 @@
       age: {column: Age}                  # in years; or age: {from: header}
       sex: {column: Sex, values: {Female: F, Male: M}}
     split: {column: Set, values: {dev: development}}
+    equipment:                            # texts of the headers that are not published as they are
+      manufacturer: left out
+      model: {values: {ROOM 3: null, DRX-1 DR SMITH: DRX-1}}
 
     findings:                             # your own; by default REVEAL-CXR's twelve
       - Rib fracture
@@ -38,13 +41,14 @@ scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Benchmark, own_benchmark
+from reveal_bench.dicom.header import Header
 from reveal_bench.findings import REVEAL_LABELS, Vocabulary, canonical_finding, hint
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
 from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_document
@@ -64,6 +68,7 @@ VOCABULARIES: dict[str, tuple[str, ...]] = {
     "race": RACES,
     "patient_class": PATIENT_CLASSES,
 }
+EQUIPMENT = ("manufacturer", "model")
 FROM_HEADER = ("age", "sex")
 """Demographic facts that the mapping may take from the DICOM headers."""
 
@@ -79,7 +84,7 @@ _MOST_BYTES = 1 << 20
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
     "source", "require_deidentified", "other_studies", "findings", "reader",
-    "pictures",
+    "pictures", "equipment",
 )  # fmt: skip
 
 
@@ -123,7 +128,8 @@ class StudyMapping:
     rules: Mapping[str, ColumnRule]
     """Rules for reading the facts of a study, by name of the fact.
 
-    The names are agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split and patient_key.
+    The names are agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split and patient_key;
+    and manufacturer and model, which have no values if they are left out.
     """
     ids: Mapping[str, str]
     source: str | None
@@ -150,6 +156,24 @@ class StudyMapping:
         """Findings that are absent in every study because `labels.wide` has no column for them."""
         names = self.labels.columns.values()
         return [finding for finding in self.findings if finding not in names] if self.labels.form == "wide" else []
+
+    def published_equipment(self, name: str, text: str | None) -> str | None:
+        """Return a header's text on the `name` of :data:`EQUIPMENT` as it is published; None if it is left out."""
+        rule = self.rules.get(name)
+        if rule is None or text is None:
+            return text
+        return None if rule.values is None else rule.values.get(folded(text), text)
+
+    def unused_equipment(self, headers: Collection[Header]) -> list[str]:
+        """Return a warning for each text to leave out or rename that no header has, such as a misspelt one."""
+        known = {name: {folded(getattr(header, f"{name}_raw") or "") for header in headers} for name in EQUIPMENT}
+        return [
+            f"{self.file}: `equipment.{name}.values` has {text!r}, which is in no header of these studies"
+            for name, texts in known.items()
+            if name in self.rules
+            for text in self.rules[name].values or ()
+            if text not in texts
+        ]
 
     @property
     def columns(self) -> list[str]:
@@ -253,6 +277,8 @@ class MappingParser:
             self._fail("demographics", "must have either `age` or `age_band`", "both")
         for name, rule in demographics.items():
             rules[name] = self._rule(rule, f"demographics.{name}", VOCABULARIES.get(name))
+        for name, rule in self._mapping(content.get("equipment", {}), "equipment", EQUIPMENT).items():
+            rules[name] = self._equipment(rule, f"equipment.{name}")
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
         pictures = content.get("pictures", "false")
         of_labels_only = pictures == "none"
@@ -370,6 +396,18 @@ class MappingParser:
                 self._fail(f"{name}.values.{text}", f"must be {SPLIT_NAME}", _quote_value(word))
             values[folded(text)] = word
         return ColumnRule(self._text(section.get("column"), f"{name}.column"), values or None)
+
+    def _equipment(self, content: Any, name: str) -> ColumnRule:
+        if content == "left out":
+            return ColumnRule(None)
+        if not isinstance(content, dict):
+            self._fail(name, "must be 'left out' or a mapping with values", _quote_value(content))
+            return ColumnRule(None)
+        texts: dict[str, str | None] = {}
+        values = self._mapping(self._mapping(content, name, ("values",)).get("values"), f"{name}.values", None)
+        for text, word in values.items():
+            texts[folded(text)] = None if word in NULLS else self._text(word, f"{name}.values.{text}")
+        return ColumnRule(None, texts)
 
     def _mapping(self, content: Any, name: str, keys: Sequence[str] | None) -> dict[str, Any]:
         if not isinstance(content, dict):

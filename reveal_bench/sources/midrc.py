@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import hint
@@ -57,12 +57,10 @@ from reveal_bench.sources.source import (
     SourceData,
     is_synthetic,
     read_json,
+    table_features,
 )
 from reveal_bench.sources.study_labels import age_of
 from reveal_bench.tables import InputTable, TableRow, scan_table
-
-if TYPE_CHECKING:
-    from datasets import Features
 
 NODE_NAMES = ("imaging_study", "cr_series_file", "dx_series_file", "case")
 _NODE = re.compile(rf"(?:^|[_\W])({'|'.join(NODE_NAMES)})(?=[_\W]|$)", re.IGNORECASE)
@@ -404,7 +402,8 @@ def read(
     study_ids = {record.study_id for record in records}
     scores = _scores(joining.joined, study_ids, nodes, namer)
     if scores:
-        source_data.extras = [*source_data.extras, Extra("mrale", _score_features, scores, key="study_id")]
+        features = table_features(study_id="string", mrale_score="int8")
+        source_data.extras = [*source_data.extras, Extra("mrale", features, scores, key="study_id")]
     return source_data
 
 
@@ -442,9 +441,3 @@ def _scores(joined: list[Joined], study_ids: set[str], nodes: Nodes, namer: Name
             if study_id in study_ids:
                 rows.append({"study_id": study_id, "mrale_score": nodes.mrale[pair.study.uid]})
     return rows
-
-
-def _score_features() -> Features:
-    from datasets import Features, Value
-
-    return Features({"study_id": Value("string"), "mrale_score": Value("int8")})

@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import leads_out, parse_json
@@ -56,11 +56,16 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.mimic_cxr_jpg import table_rows, view_of
-from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, MissingPicture, Problem, read_document
+from reveal_bench.sources.source import (
+    DownloadProblems,
+    Extra,
+    FindingColumn,
+    MissingPicture,
+    Problem,
+    read_document,
+    table_features,
+)
 from reveal_bench.words import count_text
-
-if TYPE_CHECKING:
-    from datasets import Features
 
 PATTERNS = {"boxes": ["MS_CXR_Local_Alignment_v1.[01].0.csv"], "coco": ["MS_CXR_Local_Alignment_v1.[01].0.json"]}
 BOX = ("x", "y", "w", "h")
@@ -223,6 +228,8 @@ BLANK: View = "UNKNOWN", None
 METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
 
 
+PHRASES = table_features(image_id="string", label=MS_CXR_FINDINGS, phrase="string", bbox_xywh=["float64"])
+"""Features of the config ``phrases``: a row per box."""
 _COLUMN = FindingColumn("label", lambda label: (MS_CXR_FINDINGS[label],))
 
 
@@ -255,21 +262,7 @@ def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[Localization
         build.warnings += no_pictures(len(by_image.keys() - images.keys()))
     phrases = [_phrase(row) for own in by_image.values() for row in own]
     filled_splits = {split: records for split, records in splits.items() if records}
-    return filled_splits, [Extra("phrases", phrase_features, phrases, key="image_id", findings=_COLUMN)]
-
-
-def phrase_features() -> Features:
-    """Return the features of the config ``phrases``: a row per box."""
-    from datasets import ClassLabel, Features, List, Value
-
-    return Features(
-        {
-            "image_id": Value("string"),
-            "label": ClassLabel(names=list(MS_CXR_FINDINGS)),
-            "phrase": Value("string"),
-            "bbox_xywh": List(Value("float64")),
-        }
-    )
+    return filled_splits, [Extra("phrases", PHRASES, phrases, key="image_id", findings=_COLUMN)]
 
 
 def _phrase(row: PhraseBox) -> dict[str, Any]:

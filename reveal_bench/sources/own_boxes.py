@@ -73,7 +73,16 @@ from reveal_bench.sources.own_boxes_files import (
 )
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.reveal_cxr import MAPPING_NAME, Namer
-from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, SourceData
+from reveal_bench.sources.source import (
+    READERS_PUBLISHED,
+    BuildError,
+    Extra,
+    Inspection,
+    Pixels,
+    Problem,
+    SourceData,
+    published_texts,
+)
 from reveal_bench.sources.study_labels import PUBLIC_ID
 from reveal_bench.sources.study_tree import marker_problems, marker_warnings
 from reveal_bench.words import count_text
@@ -154,6 +163,7 @@ class _Own:
                 [Problem(tables.mapping.boxes, None, "rows", "must include an image without a problem", "none")]
             )
         build.warnings += _percent_warning(tables.mapping, records.values())
+        build.warnings += published_texts(READERS_PUBLISHED, tables.readers.keys() - {tables.mapping.reference})
         if maker.rotated:
             boxes, first = count_text(len(maker.rotated), "rotated box"), maker.rotated[0]
             build.warnings.append(

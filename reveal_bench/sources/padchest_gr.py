@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.files import open_archive
@@ -55,10 +55,7 @@ from reveal_bench.sources.boxes import (
     xyxy_to_xywh,
 )
 from reveal_bench.sources.pictures import open_picture, picture_size
-from reveal_bench.sources.source import Extra, FindingColumn, MissingPicture, Problem, read_json
-
-if TYPE_CHECKING:
-    from datasets import Features
+from reveal_bench.sources.source import Extra, FindingColumn, MissingPicture, Problem, read_json, table_features
 
 REPORTS, TABLE = "grounded_reports_*.json", ("master_table.csv", "master_table.csv.zip", "master_table.csv.gz")
 EARLIER = "PadChest_GR_progression_prior_studies"
@@ -357,6 +354,18 @@ SECOND_READER = "2"
 """`reader_id` of the annotations made from ``extra_boxes``."""
 
 
+SENTENCES = table_features(
+    image_id="string",
+    sentence_en="string",
+    sentence_es="string",
+    abnormal="bool",
+    labels=["string"],
+    locations=["string"],
+    progression="string",
+    boxes_xywh=[["float64"]],
+    extra_boxes_xywh=[["float64"]],
+)
+"""Features of the config ``sentences``: a row per sentence, in the order of the report."""
 _COLUMN = FindingColumn("labels", lambda label: FINDINGS_OF.get(label, ()))
 
 
@@ -390,27 +399,7 @@ def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[Localiza
     build.warnings += _label_warnings(studies)
     build.settle()
     filled_splits = {split: records for split, records in splits.items() if records}
-    return filled_splits, [Extra("sentences", sentence_features, rows, key="image_id", findings=_COLUMN)]
-
-
-def sentence_features() -> Features:
-    """Return the features of the config ``sentences``: a row per sentence, in the order of the report."""
-    from datasets import Features, List, Value
-
-    text, boxes = Value("string"), List(List(Value("float64")))
-    return Features(
-        {
-            "image_id": text,
-            "sentence_en": text,
-            "sentence_es": text,
-            "abnormal": Value("bool"),
-            "labels": List(text),
-            "locations": List(text),
-            "progression": text,
-            "boxes_xywh": boxes,
-            "extra_boxes_xywh": boxes,
-        }
-    )
+    return filled_splits, [Extra("sentences", SENTENCES, rows, key="image_id", findings=_COLUMN)]
 
 
 def _sentence_row(study: PadchestStudy, sentence: Sentence, boxes: list[Box], extra_boxes: list[Box]) -> dict[str, Any]:

@@ -26,19 +26,21 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.dicom.header import canonical_manufacturer, canonical_model
 from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.boxes import count_warnings
 from reveal_bench.sources.ids import KINDS, IdKind, check_collisions, keyed_id
-from reveal_bench.sources.mapping import KEY_FACTS, StudyMapping, read_mapping
+from reveal_bench.sources.mapping import EQUIPMENT, KEY_FACTS, StudyMapping, read_mapping
 from reveal_bench.sources.source import (
+    READERS_PUBLISHED,
     BuildError,
     DownloadProblems,
     Extra,
@@ -48,6 +50,8 @@ from reveal_bench.sources.source import (
     SourceData,
     finish,
     is_synthetic,
+    published_texts,
+    table_features,
 )
 from reveal_bench.sources.study_labels import (
     LabelledStudy,
@@ -68,9 +72,6 @@ from reveal_bench.sources.study_tree import (
 from reveal_bench.tables import InputTable, scan_table
 from reveal_bench.words import count_text
 
-if TYPE_CHECKING:
-    from datasets import Features
-
 UNDIVIDED = "test"
 """Name of the only split if a source has no splits (`datasets` reserves "all")."""
 
@@ -78,7 +79,10 @@ MOST_HINTS = 20
 """Number of unknown study keys, UIDs excepted, for which a message shows the nearest spelling; the search is slow."""
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); any other text is dropped."""
-SHOWN_TEXTS = 20
+DEVICES_PUBLISHED = (
+    "manufacturer and model are published as in the headers; check them for names of persons and rooms, which "
+    "`equipment` in the mapping leaves out or renames, rarest first"
+)
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 
 Facts = dict[str, str]
@@ -214,7 +218,7 @@ def make_records(
             patient_id=row.ids.get("patient") or namer.name("patient", patient or f"study {study.uid}"),
             labels=row.labels,
             agreement=row.agreement,
-            images=tuple(_image(image, study_id, i, namer) for i, image in enumerate(study.images, start=1)),
+            images=tuple(_image(image, study_id, i, namer, mapping) for i, image in enumerate(study.images, start=1)),
             n_agree_all=row.n_agree_all,
             unknown=row.unknown,
             **{name: facts.get(name, UNKNOWN) for name in ("age_band", "sex", "race", "patient_class")},
@@ -223,32 +227,17 @@ def make_records(
     problems += namer.problems(file)
     if n_alone:
         warnings.append(f"{n_alone:,} studies have no patient id, so each counts as a separate patient")
-    warnings += _device_texts(image for records in splits.values() for record in records for image in record.images)
+    images = [image for records in splits.values() for record in records for image in record.images]
+    texts = (text for image in images for text in (image.manufacturer_raw, image.model_raw))
+    headers = [image.header for pair in joined for image in pair.study.images]
+    warnings += [*mapping.unused_equipment(headers), *published_texts(DEVICES_PUBLISHED, texts)]
     return splits
-
-
-def _device_texts(images: Iterable[StudyImage]) -> list[str]:
-    """Return a warning that lists the header texts that are published, so that a person checks them for names."""
-    counts = Counter(text for image in images for text in (image.manufacturer_raw, image.model_raw) if text)
-    rarest = sorted(counts, key=lambda text: (counts[text], text))
-    more = f" and {len(rarest) - SHOWN_TEXTS:,} more" if len(rarest) > SHOWN_TEXTS else ""
-    note = "manufacturer and model are published as in the headers; check them for names of persons, rarest first"
-    return [f"{note}: {', '.join(rarest[:SHOWN_TEXTS])}{more}"] if rarest else []
 
 
 def label_terms() -> Extra:
     """Return the extra table ``labels`` with the definition and codes of each of REVEAL-CXR's labels."""
-    rows = [
-        {name: getattr(term, name) for name in ("name", "definition", "radlex", "snomed", "loinc")}
-        for term in REVEAL_TERMS
-    ]
-    return Extra("labels", _term_features, rows, split="terms")
-
-
-def _term_features() -> Features:
-    from datasets import Features, Value
-
-    return Features({name: Value("string") for name in ("name", "definition", "radlex", "snomed", "loinc")})
+    rows = [asdict(term) for term in REVEAL_TERMS]
+    return Extra("labels", table_features(**dict.fromkeys(rows[0], "string")), rows, split="terms")
 
 
 def _header_facts(mapping: StudyMapping, pair: Joined, file: str, problems: list[Problem]) -> Facts:
@@ -271,8 +260,9 @@ def _header_facts(mapping: StudyMapping, pair: Joined, file: str, problems: list
     return facts
 
 
-def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyImage:
+def _image(image: TreeImage, study_id: str, number: int, namer: Namer, mapping: StudyMapping) -> StudyImage:
     header = image.header
+    maker, model = (mapping.published_equipment(name, getattr(header, f"{name}_raw")) for name in EQUIPMENT)
     assert header.sop_uid is not None
     image_id = namer.name("image", header.sop_uid) if namer.key is not None else f"{study_id}_image{number}"
     path: Path = image.file.path
@@ -284,10 +274,10 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyI
         width=header.columns or 0,
         height=header.rows or 0,
         view_raw=header.view_raw,
-        manufacturer=header.manufacturer,
-        manufacturer_raw=header.manufacturer_raw,
-        model=header.model,
-        model_raw=header.model_raw,
+        manufacturer=canonical_manufacturer(maker),
+        manufacturer_raw=maker,
+        model=canonical_model(model),
+        model_raw=model,
         detector_type=header.detector_type if header.detector_type in DETECTORS else None,
         kvp=header.kvp,
         exposure_mas=header.exposure_mas,
@@ -430,6 +420,8 @@ def collect_data(
         if (study_id := namer.study_id(pair)) in study_ids
         for reader, labels in pair.row.labels_by_reader.items()
     )
+    readers = (reader for pair in joining.joined for reader in pair.row.labels_by_reader)
+    warnings += published_texts(READERS_PUBLISHED, readers)
     terms = [] if joining.mapping.has_own_findings else [label_terms()]
     return SourceData(
         splits,

@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import hint
@@ -53,6 +53,7 @@ from reveal_bench.sources.rexecution_files import (
     parse_tasks,
 )
 from reveal_bench.sources.source import (
+    READERS_PUBLISHED,
     SYNTHETIC_MARKER,
     DownloadProblems,
     Extra,
@@ -61,10 +62,9 @@ from reveal_bench.sources.source import (
     Problem,
     SourceData,
     finish,
+    published_texts,
+    table_features,
 )
-
-if TYPE_CHECKING:
-    from datasets import Features
 
 SPLIT = "test"
 TASKS, RATINGS = "tasks", "ratings"
@@ -126,10 +126,12 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     parsed.ratings = [line for line in good if line.rating.task_id in task_ids]
     if len(parsed.ratings) < len(good):
         parsed.warnings.append(f"{len(good) - len(parsed.ratings):,} ratings are left out together with their tasks")
-    extras = [Extra("rubric", rubric_features, [entry._asdict() for entry in RUBRIC], split="rubric")]
+    features = table_features(criterion="string", score="int8", description="string")
+    extras = [Extra("rubric", features, [entry._asdict() for entry in RUBRIC], split="rubric")]
     if parsed.ratings:
         rows = [rating_row(line.rating) for line in parsed.ratings]
         extras.insert(0, Extra(RATINGS, ratings_features, rows, key="task_id"))
+        parsed.warnings += published_texts(READERS_PUBLISHED, (line.rating.reader for line in parsed.ratings))
     records = [_record(task, parsed) for task in parsed.tasks]
     if pixels == "withhold":
         n_without = len({image.image_id for images in parsed.images.values() for image in images if not image.picture})
@@ -141,13 +143,6 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         _set_aside(_folder(Path(root)), parsed),
         synthetic=is_synthetic(Path(root), parsed.own_files),
     )
-
-
-def rubric_features() -> Features:
-    """Return the features of the config `rubric`."""
-    from datasets import Features, Value
-
-    return Features({"criterion": Value("string"), "score": Value("int8"), "description": Value("string")})
 
 
 @dataclass

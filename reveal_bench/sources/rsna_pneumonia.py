@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reveal_bench.dicom.header import Header
 from reveal_bench.files import parse_json
@@ -43,12 +42,8 @@ from reveal_bench.sources.boxes import (
     read_box,
     read_table,
 )
-from reveal_bench.sources.source import Extra, Problem, read_document
+from reveal_bench.sources.source import Extra, Problem, read_document, table_features
 from reveal_bench.words import count_text
-
-if TYPE_CHECKING:
-    from datasets import Features
-
 
 CLASSES = ("Normal", "No Lung Opacity / Not Normal", "Lung Opacity")
 PUBLISHED = {"images": 26684, "images with boxes": 6012, "boxes": 9555}
@@ -94,14 +89,9 @@ def _make(build: BoxBuild[_RsnaTables]) -> tuple[dict[str, list[LocalizationReco
         for record in records
         if record.image_id in tables.classes
     ]
-    return {"train": records}, [Extra("classes", class_features, rows, key="image_id")] if rows else []
-
-
-def class_features() -> Features:
-    """Return the features of the config ``classes``: a row per image."""
-    from datasets import ClassLabel, Features, Value
-
-    return Features({"image_id": Value("string"), "class": ClassLabel(names=list(CLASSES))})
+    return {"train": records}, [
+        Extra("classes", table_features(image_id="string", **{"class": CLASSES}), rows, key="image_id")
+    ] if rows else []
 
 
 def _files(root: Path) -> dict[str, Path]:

@@ -20,6 +20,7 @@ With ``keep_going=True`` an entry with a problem is left out, and a warning stat
 from __future__ import annotations
 
 import stat
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,10 @@ MOST_PROBLEMS = 100_000
 SHOWN = 50
 """Number of problems in the message of a :class:`BuildError`; the attribute `problems` has all problems."""
 
+
+SHOWN_TEXTS = 20
+"""Number of texts in a warning about published texts."""
+READERS_PUBLISHED = "names of readers are published; use pseudonyms if these are names of persons"
 
 FEW_MISSING = 3
 """Number of missing pictures up to which the message of a :class:`BuildError` has a line for each."""
@@ -208,6 +213,28 @@ class Extra:
     findings: FindingColumn | None = None
 
 
+def table_features(**columns: Any) -> Callable[[], Features]:
+    """Return a function for :attr:`Extra.features`, which returns the features of these columns.
+
+    A column is the name of a type, such as "string", a tuple of the names that its codes mean, or a list with the
+    column of its entries.
+    """
+
+    def feature(column: Any) -> Any:
+        from datasets import ClassLabel, List, Value
+
+        if isinstance(column, list):
+            return List(feature(column[0]))
+        return Value(column) if isinstance(column, str) else ClassLabel(names=list(column))
+
+    def features() -> Features:
+        from datasets import Features
+
+        return Features({name: feature(column) for name, column in columns.items()})
+
+    return features
+
+
 @dataclass
 class SourceData:
     """Records, warnings and further tables that a source reads from a download.
@@ -320,6 +347,20 @@ def entries_in(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
+
+
+def published_texts(note: str, texts: Iterable[str | None]) -> list[str]:
+    """Return a warning with texts of the download that are published, the rarest first; [] without any text.
+
+    Examples
+    --------
+    >>> published_texts("names of readers are published", ["A", "B", "A", None])
+    ['names of readers are published: B, A']
+    """
+    counts = Counter(filter(None, texts))
+    rarest = sorted(counts, key=lambda text: (counts[text], text))
+    more = f" and {len(rarest) - SHOWN_TEXTS:,} more" if len(rarest) > SHOWN_TEXTS else ""
+    return [f"{note}: {', '.join(rarest[:SHOWN_TEXTS])}{more}"] if rarest else []
 
 
 def is_synthetic(root: Path) -> bool:

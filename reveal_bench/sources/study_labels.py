@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding, conflict, hint
 from reveal_bench.kinds.findings.records import AGREEMENTS, UNKNOWN, age_band
@@ -32,11 +31,8 @@ from reveal_bench.sources.mapping import (
     which_labels,
 )
 from reveal_bench.sources.pictures import SUFFIXES
-from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, Problem
+from reveal_bench.sources.source import DownloadProblems, Extra, FindingColumn, Problem, table_features
 from reveal_bench.tables import InputTable, TableRow, missing_columns
-
-if TYPE_CHECKING:
-    from datasets import Features
 
 NO_LABEL = ("none", "no finding", "no findings", "normal", "normal exam")
 """Folded texts that mean that a study has none of the labels."""
@@ -137,13 +133,8 @@ def reader_labels(triples: Iterable[tuple[str, str, Sequence[str]]]) -> list[Ext
     """Return the extra table ``readers`` of `triples` (study_id, reader, labels); [] without triples."""
     rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in triples]
     column = FindingColumn("labels", may_be_empty=True)
-    return [Extra("readers", _reader_features, rows, key="study_id", findings=column)] if rows else []
-
-
-def _reader_features() -> Features:
-    from datasets import Features, List, Value
-
-    return Features({"study_id": Value("string"), "reader": Value("string"), "labels": List(Value("string"))})
+    features = table_features(study_id="string", reader="string", labels=["string"])
+    return [Extra("readers", features, rows, key="study_id", findings=column)] if rows else []
 
 
 Fail = Callable[[str, str, str], None]

@@ -45,7 +45,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reveal_bench.dicom.header import Header
 from reveal_bench.findings import VINBIGDATA_FINDINGS, VINDR_CXR_FINDINGS, VINDR_GLOBAL_LABELS
@@ -67,13 +67,9 @@ from reveal_bench.sources.boxes import (
     read_table,
     reader_rows,
 )
-from reveal_bench.sources.source import Extra, FindingColumn
+from reveal_bench.sources.source import Extra, FindingColumn, table_features
 from reveal_bench.tables import columns_of
 from reveal_bench.words import count_text
-
-if TYPE_CHECKING:
-    from datasets import Features
-
 
 CONSENSUS = ""
 """Key of the consensus in a dict from reader to boxes: in "test", five readers agreed on one set of boxes."""
@@ -248,6 +244,8 @@ def _counts(parsed: _SplitTables) -> dict[str, int]:
     return counts
 
 
+IMAGE_LABELS = table_features(image_id="string", reader_id="string", labels=[LABELS])
+"""Features of the config ``image_labels``: a row per image and reader; reader None is the consensus."""
 _COLUMN = FindingColumn("labels", lambda label: (LABELS[label],), may_be_empty=True)
 
 
@@ -291,17 +289,9 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
         for reader in tables[split][record.image_id].readers
         if reader != CONSENSUS
     ]
-    table = Extra("image_labels", image_label_features, labels, key="image_id", findings=_COLUMN)
+    table = Extra("image_labels", IMAGE_LABELS, labels, key="image_id", findings=_COLUMN)
     tables_kept = [table] if labels else []
     return retained, [*tables_kept, *reader_rows(read)]
-
-
-def image_label_features() -> Features:
-    """Return the features of the config ``image_labels``: a row per image and reader; reader None is the consensus."""
-    from datasets import ClassLabel, Features, List, Value
-
-    labels = List(ClassLabel(names=list(LABELS)))
-    return Features({"image_id": Value("string"), "reader_id": Value("string"), "labels": labels})
 
 
 def _label_rows(image_id: str, image: ImageRows) -> list[dict[str, Any]]:

@@ -145,8 +145,11 @@ def test_rows_of_several_readers_become_a_study(tmp_path):
 )
 def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
     write_tree(tmp_path, table="study,reader,labels\n" + rows, mapping=READERS_MAPPING, name="labels.csv")
-    (study,) = read(tmp_path, id_key=KEY).splits["test"]
+    source_data = read(tmp_path, id_key=KEY)
+    (study,) = source_data.splits["test"]
     assert (study.labels, study.n_agree_all, study.agreement) == (labels, n, agreement)
+    note = "names of readers are published; use pseudonyms if these are names of persons: A"
+    assert any(warning.startswith(note) for warning in source_data.warnings)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +398,9 @@ def test_readers_boxes_stay_apart_and_ids_are_hashes(tmp_path):
     root = write_boxes(tmp_path, boxes, mapping)
     with pytest.raises(ValueError, match=r"`id_key` must be given .a secret from which ids are made. unless"):
         own_boxes.read(root)
-    first, _, third = own_boxes.read(root, id_key=KEY).splits["test"]
+    source_data = own_boxes.read(root, id_key=KEY)
+    first, _, third = source_data.splits["test"]
+    assert source_data.warnings[-1].endswith("if these are names of persons: Ada, Bea")
     assert first.image_id == keyed_id(KEY, "image", "film1")
     assert first.picture.name == f"{first.image_id}.png"
     assert (first.label_status, third.label_status) == (

@@ -1,6 +1,7 @@
 """The same table in every format, and every way to identify studies and their labels."""
 
 import json
+import re
 
 import pytest
 
@@ -348,3 +349,46 @@ def test_a_line_separator_inside_a_text_ends_no_line(tmp_path):
     problems = []
     table = scan_table(tmp_path / "t.jsonl", "t.jsonl", problems)
     assert (problems, len(table.rows)) == ([], 1)
+
+
+EQUIPMENT = """equipment:
+  manufacturer: {values: {acme  dr. smith: Acme Imaging, Nobody: null}}
+  model: {values: {Room 3: null}}
+"""
+
+
+def test_equipment_is_renamed_or_left_out(tmp_path):
+    write_tree(tmp_path, mapping=MAPPING + EQUIPMENT)
+    write_film(tmp_path / "a" / "1.dcm", Manufacturer="Acme Dr. Smith", ManufacturerModelName="ROOM 3")
+    write_film(tmp_path / "c" / "4.dicom", "1.2.3", Manufacturer="Kodak", ManufacturerModelName="DRX-1")
+
+    def published(source_data):
+        images = [record.images[0] for record in source_data.splits["test"]]
+        return {(image.manufacturer, image.manufacturer_raw, image.model, image.model_raw) for image in images}
+
+    source_data = read(tmp_path, id_key=KEY)
+    nothing = (None, None, None, None)
+    assert published(source_data) == {
+        ("ACME", "Acme Imaging", None, None), nothing, ("KODAK", "Kodak", "DRX-1", "DRX-1"),
+    }  # fmt: skip
+    assert "mapping.yaml: `equipment.manufacturer.values` has 'nobody', which is in no header of these studies" in (
+        source_data.warnings
+    )
+    assert source_data.warnings[-1].endswith("rarest first: Acme Imaging, DRX-1, Kodak")
+    left_out = MAPPING + "equipment: {manufacturer: left out, model: left out}\n"
+    (tmp_path / "mapping.yaml").write_text(left_out, encoding="utf-8")
+    assert published(read(tmp_path, id_key=KEY)) == {nothing}
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("model: none", "`equipment.model` must be 'left out' or a mapping with values, got none"),
+        ("model: {values: {A: [1]}}", "`equipment.model.values.A` must be text, got ['1']"),
+        ("room: left out", "`equipment` must only have keys among manufacturer, model, got 'room'"),
+    ],
+)
+def test_problem_of_equipment_is_named(tmp_path, rule, problem):
+    write_tree(tmp_path, mapping=f"{MAPPING}equipment: {{{rule}}}\n")
+    with pytest.raises(BuildError, match=re.escape(f"mapping.yaml: {problem}")):
+        read(tmp_path, id_key=KEY)

@@ -122,13 +122,15 @@ def test_ratings_and_rubric_are_extras(twin: Path) -> None:
     ratings, rubric = source_data.extras
     assert (ratings.config, ratings.key, rubric.config, rubric.split) == ("ratings", "task_id", "rubric", "rubric")
     rows = table(twin / "ratings.csv")
+    note = "names of readers are published; use pseudonyms if these are names of persons: reader-2, reader-1"
+    assert note in source_data.warnings
     names = ("task_id", "model", "reader")
     assert [{name: row[name] for name in names} for row in ratings.rows] == [{n: row[n] for n in names} for row in rows]
     scores = [[row[name] for name in CRITERIA] for row in ratings.rows]
     assert scores == [[int(row[name]) if row[name] else None for name in CRITERIA] for row in rows]
     assert set(ratings.rows[0]) == {*names, *CRITERIA}  # content is computed, never stored
     assert len(rubric.rows) == len(RUBRIC) == 30
-    assert set(rexecution.rubric_features()) == set(rubric.rows[0])
+    assert set(source_data.extras[-1].features()) == set(rubric.rows[0])
 
 
 def test_inspection_counts(twin: Path) -> None:
