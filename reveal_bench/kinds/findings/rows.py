@@ -55,23 +55,9 @@ MEANINGS = {
 
 
 COLUMNS = (
-    "study_id",
-    "patient_id",
-    "images",
-    "image_ids",
-    "views",
-    "labels",
-    "label_vector",
-    "agreement",
-    "n_agree_all",
-    "manufacturer",
-    "model",
-    "age_band",
-    "sex",
-    "race",
-    "patient_class",
-    "image_facts",
-)
+    "study_id", "patient_id", "images", "image_ids", "views", "labels", "label_vector", "agreement", "n_agree_all",
+    "manufacturer", "model", "age_band", "sex", "race", "patient_class", "image_facts",
+)  # fmt: skip
 """Columns of the config `multilabel`."""
 
 

@@ -46,25 +46,10 @@ MEANINGS = {
 
 
 COLUMNS = (
-    "image",
-    "image_id",
-    "patient_id",
-    "study_id",
-    "view",
-    "view_raw",
-    "width",
-    "height",
-    "labels",
-    "label_status",
-    "annotations",
-    "points",
-    "missing",
-    "source_sha256",
-    "pixel_sha256",
-    "pixel_pipeline",
-    "spacing_mm",
+    "image", "image_id", "patient_id", "study_id", "view", "view_raw", "width", "height", "labels", "label_status",
+    "annotations", "points", "missing", "source_sha256", "pixel_sha256", "pixel_pipeline", "spacing_mm",
     "spacing_source",
-)
+)  # fmt: skip
 """Columns of the main config."""
 
 
