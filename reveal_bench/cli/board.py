@@ -41,9 +41,7 @@ def submit(
     file: PredictionFile,
     benchmark: Annotated[str, typer.Option(help="Benchmark on the leaderboard.", show_default=False)],
     url: Url,
-    metadata: Annotated[
-        Path | None, typer.Option(help="submission.json; by default the one beside the file, if any.")
-    ] = None,
+    metadata: Annotated[Path | None, typer.Option(help="FILE.submission.json or submission.json by default.")] = None,
     token_file: TokenFile = None,
     allow_missing: AllowMissing = False,
     wait: Annotated[bool, typer.Option(help="Wait for the score.")] = True,
@@ -52,13 +50,14 @@ def submit(
 ) -> None:
     """Upload a prediction file to a leaderboard, wait, and print its score. Exit code 1 means refused or failed."""
     from reveal_bench.cli import client
-    from reveal_bench.predictions.files import prediction_file
+    from reveal_bench.predictions.files import metadata_path, prediction_file
 
     file = prediction_file(file)
-    path = metadata or file.parent / "submission.json"
-    if not path.is_file():
+    path = metadata or own_metadata(file)
+    if path is None or not path.is_file():
+        where = path or metadata_path(file)
         raise typer.BadParameter(
-            f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)"
+            f"metadata is needed: give --metadata, or put it in {where} (format: submissions/README.md)"
         )
     about = read_json(path)
     server = _server(url, token_file)
@@ -152,6 +151,25 @@ def receipt(
     for sentence in (*verified.checked, f"the signing key is one that {url} publishes"):
         terminal.say(f"  checked: {sentence}")
     typer.echo(f"check it at any time: reveal-bench verify-receipt {out} --key KEYS, {KEYS_ADVICE}", err=True)
+
+
+def own_metadata(file: Path) -> Path | None:
+    """Return the metadata of a prediction file or run folder, if any.
+
+    Raises
+    ------
+    ValueError
+        If it has thresholds, and could be that of several prediction files.
+    """
+    from reveal_bench.predictions.files import metadata_beside, metadata_path
+
+    beside, own = metadata_beside(file), metadata_path(file)
+    if beside not in (None, own) and "thresholds" in read_json(beside):
+        raise ValueError(
+            f"{beside}: `thresholds` must be those of one prediction file, got {file.name} and others in this folder. "
+            f"Name it {own.name} if they are those of {file.name}"
+        )
+    return beside
 
 
 def read_json(path: Path) -> dict[str, Any]:

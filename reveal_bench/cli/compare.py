@@ -13,6 +13,7 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.analyses import ReaderNames, reader_inputs
+from reveal_bench.cli.board import own_metadata
 from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import (
     AllowMissing,
@@ -33,7 +34,7 @@ from reveal_bench.cli.output import (
     Subset,
     Wide,
 )
-from reveal_bench.cli.score import metadata_beside, thresholds_of, unused_thresholds
+from reveal_bench.cli.score import thresholds_of, unused_thresholds
 from reveal_bench.cli.score_tables import Compat
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 OwnThresholds = Annotated[
     bool,
-    typer.Option("--own-thresholds", help="Apply the thresholds of the submission.json beside each file."),
+    typer.Option("--own-thresholds", help="Apply the thresholds of FILE.submission.json or submission.json."),
 ]
 PairedInterval = Annotated[Literal["jackknife", "percentile"], typer.Option(help="Method for intervals, p and tiers.")]
 
@@ -280,5 +281,5 @@ def _at_own_thresholds(
 ) -> Scores:
     from reveal_bench.api.scoring import once, score_with
 
-    own = replace(once(options), thresholds=thresholds_of(metadata_beside(file)))
+    own = replace(once(options), thresholds=thresholds_of(own_metadata(file)))
     return score_with(file, folder, own, split=split, ratings=ratings)

@@ -24,6 +24,7 @@ from reveal_bench.cli.output import (
     Wide,
 )
 from reveal_bench.cli.score import thresholds_of
+from reveal_bench.predictions.files import metadata_path
 
 Metric = Annotated[
     Literal["f1", "youden", "cohen_kappa"] | None,
@@ -55,13 +56,15 @@ def tune(
         ),
     ] = None,
     metadata: Annotated[
-        Path | None, typer.Option(help="submission.json to write; by default the one beside the file."), OUTPUT
+        Path | None,
+        typer.Option(help="File to write; by default FILE.submission.json, or submission.json of one file."),
+        OUTPUT,
     ] = None,
     form: Format = None,
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Choose a threshold per finding on one split, and write these to submission.json for scoring another split."""
+    """Choose a threshold per finding on one split, and write these to a file for scoring another split."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
@@ -75,7 +78,7 @@ def tune(
         ppv=ppv,
         otherwise=otherwise,
     )
-    target = metadata or (file if file.is_dir() else file.parent) / "submission.json"
+    target = metadata or metadata_path(file)
     replaced = result.write(target)
     terminal.warn([*result.warnings, *([f"{target}: {replaced}"] if replaced else [])])
     if form == "json":

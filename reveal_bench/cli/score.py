@@ -38,6 +38,7 @@ from reveal_bench.cli.score_tables import (
     write_published_tables,
     write_tables,
 )
+from reveal_bench.predictions.files import metadata_beside
 
 if TYPE_CHECKING:
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
@@ -293,14 +294,8 @@ def thresholds_of(metadata: Path | None) -> Thresholds | None:
         raise ArgumentError("tuning", f"of {metadata} {rule}", repr(tuning)[:80]) from None
 
 
-def metadata_beside(file: Path) -> Path | None:
-    """Return the submission.json next to a prediction file or in a run folder, if any."""
-    beside = (file if file.is_dir() else file.parent) / "submission.json"
-    return beside if beside.is_file() else None
-
-
 def unused_thresholds(file: Path, scored: ScoredFile, option: str) -> list[str]:
-    """Return a warning of unused thresholds in a submission.json beside the file, which a leaderboard would apply."""
+    """Return a warning of unused thresholds beside the file, which a leaderboard would apply."""
     beside = metadata_beside(file)
     if beside is None or "thresholds" not in scored.protocol or thresholds_of(beside) in (None, 0.5):
         return []

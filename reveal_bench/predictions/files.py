@@ -26,10 +26,13 @@ SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
 _TRANSCRIPT = "transcript.jsonl"
 _RUN_FILE = re.compile(r"predictions(-\d+)?\.jsonl")
-_BESIDE = {"submission.json", _RUN, _TRANSCRIPT, "summary.json", "answers.jsonl"}
+_METADATA = "submission.json"
+_BESIDE = {_METADATA, _RUN, _TRANSCRIPT, "summary.json", "answers.jsonl"}
 """Names of files that are not predictions but may be in the same folder, for example in a run folder."""
-_BESIDE_MAPS = re.compile(r".*\.(jsonl|json|csv|tsv|parquet)\.(options\.json|tuning\.csv|gates\.csv)")
-"""Names of the files that `saliency` writes beside its predictions."""
+_BESIDE_FILE = re.compile(
+    r".*\.(submission\.json|(jsonl|json|csv|tsv|parquet)\.(options\.json|tuning\.csv|gates\.csv))"
+)
+"""Names of the metadata of one prediction file, and of the files that `saliency` writes beside its predictions."""
 _MOST_NAMED = 5
 GO_ON = "repeat its `reveal-bench run` command, which asks only the questions that are left"
 """Remedy for a run that was killed before it wrote its results."""
@@ -90,6 +93,25 @@ def prediction_file(path: Path) -> Path:
         got += f" and {len(matches) - _MOST_NAMED} more" * (len(matches) > _MOST_NAMED)
         raise ValueError(f"{path} must contain one prediction file, got {got}")
     return matches[0]
+
+
+def metadata_path(path: Path) -> Path:
+    """Return the path of the metadata of a prediction file or run folder, whether or not it exists.
+
+    This is ``STEM.submission.json``, or the folder's ``submission.json`` if it exists and the folder has no other
+    prediction file.
+    """
+    file = prediction_file(path)
+    own, shared = file.with_name(f"{stem_of(file)}.{_METADATA}"), file.with_name(_METADATA)
+    if own.is_file() or not shared.is_file():
+        return own
+    return shared if is_run_file(file) or set(_files_of(file.parent)) <= {file} else own
+
+
+def metadata_beside(path: Path) -> Path | None:
+    """Return the file at :func:`metadata_path`, else the folder's ``submission.json``, if any."""
+    own = metadata_path(path)
+    return next((one for one in (own, own.with_name(_METADATA)) if one.is_file()), None)
 
 
 def split_of_runs(inputs: Iterable[Any]) -> str | None:
@@ -265,7 +287,7 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _is_prediction_file(path: Path) -> bool:
-    is_other = path.name in _BESIDE or _BESIDE_MAPS.fullmatch(path.name)
+    is_other = path.name in _BESIDE or _BESIDE_FILE.fullmatch(path.name)
     return path.is_file() and not is_other and stem_of(path) != path.name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
@@ -83,6 +84,26 @@ def test_thresholds_are_tuned_on_one_split_and_applied_on_another(folder: Path, 
     (tmp_path / "val.jsonl").write_text((folder / "val.jsonl").read_text())
     own = (tmp_path / "val.jsonl", folder / "val.jsonl", folder / "folder", "--split", "val", "--own-thresholds")
     assert leak in call("compare", *own).stderr
+
+
+def test_two_files_in_a_folder_have_thresholds_of_their_own(folder: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.jsonl", "b.v2.jsonl.gz")]
+    for file, otherwise in zip(files, ("0.4", "0.3"), strict=True):
+        content = (folder / "val.jsonl").read_bytes()
+        file.write_bytes(gzip.compress(content) if file.suffix == ".gz" else content)
+        call("tune", file, folder / "folder", "--split", "val", "--metric", "f1", "--otherwise", otherwise)
+    words = ("compare", *files, folder / "folder", "--split", "val", "--own-thresholds", "--json")
+    thresholds = json.loads(call(*words).stdout)["protocol"]["thresholds"]
+    assert {name: chosen[EDEMA] for name, chosen in thresholds.items()} == {"a.jsonl": 0.4, "b.v2.jsonl.gz": 0.3}
+    (tmp_path / "a.submission.json").rename(tmp_path / "submission.json")  # whose thresholds are these?
+    submit = ("submit", files[0], "--benchmark", "b", "--url", "http://127.0.0.1:9")
+    for refused in (words, submit):
+        assert "Name it a.submission.json if they are those of a.jsonl" in call(*refused, expect=1).stderr
+    (tmp_path / "submission.json").write_text('{"organization": "Mine"}')  # of both
+    assert json.loads(call(*words).stdout)["protocol"]["thresholds"]["a.jsonl"] == 0.5
+    files[1].unlink()
+    call("tune", files[0], folder / "folder", "--split", "val", "--metric", "f1", "--otherwise", "0.2")
+    assert json.loads((tmp_path / "submission.json").read_text())["thresholds"][EDEMA] == 0.2
 
 
 @pytest.mark.parametrize("number", ["float16", "float32"])

@@ -186,6 +186,7 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     shutil.copy(file, plain)
     having = [line["probabilities"]["COPD"] for line, r in zip(lines, records, strict=True) if "COPD" in r.labels]
     at_09, at_05 = (sum(p >= threshold for p in having) / len(having) for threshold in (0.9, 0.5))
+    (tmp_path / "submission.json").rename(tmp_path / "p.submission.json")  # the folder also has rows.parquet
     words = ("compare", file, plain, tmp_path / "data", "--metric", "recall", "--json")
     for options, expected in (((), (at_05, at_05)), (("--own-thresholds",), (at_09, at_05))):
         (comparison,) = (c for c in json.loads(call(*words, *options).stdout)["comparisons"] if c["finding"] == "COPD")
