@@ -2,7 +2,8 @@
 
 A wrong display window makes a radiograph black, white, or black and white without grey. Such pictures are found by the
 number of pixels at each grey level. Padding and a border of one value do not count, because the exposed field of a
-small child or a finger is only a few percent of the detector.
+small child or a finger is only a few percent of the detector. A border around less than 1% of the picture counts: a
+letter on an empty film is no picture.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ MOST_CLIPPED = 0.98
 
 A premature infant's chest of 6 x 8 cm is 3% of a detector of 35 x 43 cm, and letters may lie outside the field.
 """
+LEAST_WITHIN_BORDER = 0.01
+"""Least proportion of the picture within its border; with less, the border counts."""
 _COUNTED_AT_ONCE = 1 << 20
 
 Counts = npt.NDArray[np.integer]
@@ -32,12 +35,13 @@ def counts_within_border(pixels: npt.NDArray[np.unsignedinteger]) -> Counts:
     Returns
     -------
     int64 array, shape (256,) or (65536,)
-        Number of pixels at each value. If the whole picture has one value, all its pixels count.
+        Number of pixels at each value. If less than 1% of the picture is within the border, all its pixels count.
     """
     differs = pixels != pixels[0, 0]
     rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
     if len(rows):
-        pixels = pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        inner = pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        pixels = inner if inner.size >= LEAST_WITHIN_BORDER * pixels.size else pixels
     counts = np.zeros(1 << 8 * pixels.dtype.itemsize, dtype=np.int64)
     n_rows = max(1, _COUNTED_AT_ONCE // pixels.shape[1])
     for start in range(0, len(pixels), n_rows):  # np.bincount needs 8 bytes per pixel

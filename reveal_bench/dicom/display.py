@@ -19,7 +19,8 @@ Choices where DICOM allows several possibilities or files break its rules
   causes a warning.
 - A missing HighBit is taken as BitsStored - 1; any other value is an error, because viewers interpret it differently.
 - Padding (PixelPaddingValue, to PixelPaddingRangeLimit) gets the grey level of its value, as in pydicom; it only counts
-  as padding when contrast is measured, unless it is the whole picture.
+  as padding when contrast is measured, unless it is the whole picture. Its 16 bits have the sign of the pixels,
+  whatever its VR.
 """
 
 from __future__ import annotations
@@ -301,13 +302,12 @@ def _ranges_of_values(stored: Floats, counts: Counts, display: DisplaySettings) 
 
 
 def _padding(facts: HeaderValues, is_signed: bool) -> tuple[int, int] | None:
-    ends = [facts.integer(key) for key in ("PixelPaddingValue", "PixelPaddingRangeLimit")]
-    known = [end for end in ends if end is not None]
-    if ends[0] is None:
+    value, limit = (facts.integer(key) for key in ("PixelPaddingValue", "PixelPaddingRangeLimit"))
+    if value is None:
         return None
-    if is_signed:  # pydicom may read the two bytes as unsigned
-        known = [end - (1 << 16) if end >= 1 << 15 else end for end in known]
-    return min(known), max(known)
+    low = -(1 << 15) if is_signed else 0
+    ends = [(end - low) % (1 << 16) + low for end in (value, value if limit is None else limit)]
+    return min(ends), max(ends)
 
 
 def _bits(facts: HeaderValues, warnings: list[str]) -> tuple[int, bool]:

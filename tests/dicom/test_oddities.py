@@ -12,6 +12,7 @@ from pydicom.pixels import apply_modality_lut, apply_voi_lut
 from pydicom.uid import JPEGLosslessSV1
 
 from reveal_bench.dicom.contrast import contrast_fault, counts_within_border
+from reveal_bench.dicom.pixels import read_pixels
 from tests.dicom.conftest import Write, grey
 from tests.dicom.jpeg_streams import lossless, write_stream
 
@@ -34,6 +35,13 @@ def marked(film: np.ndarray, value: int) -> np.ndarray:
     """The film with a marker of 3 x 5 pixels."""
     film = film.copy()
     film[2:5, 2:7] = value
+    return film
+
+
+def lettered(value: int) -> np.ndarray:
+    """A film of one value with a letter of 20 x 15 pixels, from grey to white."""
+    film = np.full((320, 320), value)
+    film[5:25, 5:20] = np.linspace(60, 255, 15)
     return film
 
 
@@ -188,12 +196,44 @@ def test_odd_films_are_shown_as_a_radiologist_expects(
         (framed(0.015, 255, FILM // 16), ""),
         (FILM // 15, ""),
         (framed(0.5, 0, FILM * 0 + 9), "every pixel is grey level 9"),  # nothing within the border
+        (lettered(0), "99.7% of the pixels are black or white"),
+        (lettered(9), "98% of the pixels are between grey levels 9 and 9"),
         (FILM * 0, "every pixel is black"),
         (np.where(NOISE > 7, 0, 255), "100.0% of the pixels are black or white"),
     ],
 )
 def test_contrast_is_measured_within_a_border_of_one_value(levels: np.ndarray, fault: str) -> None:
     assert fault in contrast_fault(counts_within_border(levels.astype(np.uint8)))
+
+
+PADDING, LIMIT = (0x0028, 0x0120), (0x0028, 0x0121)
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    ("value", "limit"),
+    [(7, None), (7, 90), (90, 7), (None, 90), (-3, None), (-40, -3), (-3, -40), (65500, 65535), (5000, None), (-1, 0)],
+)
+def test_padding_is_the_pixels_that_pydicom_finds(
+    write: Write, bits: int, signed: bool, value: int | None, limit: int | None
+) -> None:
+    """In a file with implicit VR, pydicom gives the 16 bits the sign of the pixels; US and SS may be wrong."""
+    ends = [(tag, end) for tag, end in ((PADDING, value), (LIMIT, limit)) if end is not None]
+    attributes = {(*tag, "SS" if end < 0 else "US"): end for tag, end in ends}
+    pixels = np.arange(1 << bits).reshape(16, -1) - (1 << bits - 1) * signed
+    pixels = pixels.astype(f"{'i' if signed else 'u'}{1 if bits == 8 else 2}")
+    implicit, explicit = (
+        write(attributes, pixels, bits=bits, name=f"{syntax}.dcm", transfer_syntax=syntax)
+        for syntax in ("implicit", "explicit")
+    )
+    dataset = pydicom.dcmread(implicit)
+    first = dataset.get("PixelPaddingValue")
+    low, high = sorted((first, dataset.get("PixelPaddingRangeLimit", first))) if first is not None else (1, 0)
+    expected = (dataset.pixel_array >= low) & (dataset.pixel_array <= high)
+    for path in (explicit, implicit):
+        low, high = read_pixels(path.read_bytes()).plan.padding or (1, 0)
+        assert np.array_equal((pixels >= low) & (pixels <= high), expected)
 
 
 def test_counts_of_a_large_picture_are_those_of_numpy(rng: np.random.Generator) -> None:

@@ -171,19 +171,21 @@ function between(counts, ...shares) {
 
 /**
  * The number of pixels with each value, without those of `padding`, [lowest, highest], and without a border of one
- * value: a collimated field may be a small part of the film.
+ * value: a collimated field may be a small part of the film, but a letter on an empty film is no picture.
  */
 function counted(values, { width, padding }) {
   const counts = new Uint32Array(DEPTH), border = values[0];
   let top = 0, bottom = values.length - 1, left = width - 1, right = 0;
   while (top < bottom && values[top] === border) top++;
   while (bottom > top && values[bottom] === border) bottom--;
-  if (top === bottom) [top, bottom, left, right] = [0, values.length - 1, 0, width - 1];
-  const first = Math.floor(top / width), last = Math.floor(bottom / width);
+  let first = Math.floor(top / width), last = Math.floor(bottom / width);
   for (let row = first; row <= last; row++) {
     const from = row * width, to = from + width - 1;
     for (let at = from; at < from + left; at++) if (values[at] !== border) left = at - from;
     for (let at = to; at > from + right; at--) if (values[at] !== border) right = at - from;
+  }
+  if ((last - first + 1) * (right - left + 1) < 0.01 * values.length) {
+    [first, last, left, right] = [0, values.length / width - 1, 0, width - 1];
   }
   for (let row = first; row <= last; row++) {
     for (let at = row * width + left; at <= row * width + right; at++) counts[values[at]]++;
