@@ -355,6 +355,8 @@ _ALIASES = {
     "other disease": "other diseases",  # VinDr-CXR's test and training labels differ
     "support device": "support devices",
     "chronic obstructive pulmonary disease": "copd",
+    "hiatus hernia": "hiatal hernia",
+    "ptx": "pneumothorax",
 }
 
 

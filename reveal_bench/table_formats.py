@@ -294,7 +294,8 @@ def _sheet_rows(path: Path, sheet: str | None, notes: TableNotes, opened: ExitSt
     opened.callback(book.close)
     names = book.sheetnames
     if sheet is None and len(names) > 1:
-        raise notes.error("sheet", "must be named in the mapping, because there are several sheets", ", ".join(names))
+        rule = "must be named (`sheet` in the mapping, or `--sheet`) or be the only sheet of its workbook"
+        raise notes.error("sheet", rule, ", ".join(names))
     if sheet is not None and sheet not in names:
         raise notes.error("sheet", f"must be one of {', '.join(names)}", sheet)
     return _sheet_cells(book, sheet, notes)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from decimal import Decimal
 from pathlib import Path
@@ -155,8 +156,7 @@ def extract(
         raise ValueError(
             "`--model`, `--report` and `--file` need `--reports`: with `--suggestions`, labels already exist"
         )
-    curation = _begin(folder, name, seed)
-    with terminal.progress("reading") as progress:
+    with _begin(folder, name, seed) as curation, terminal.progress("reading") as progress:
         source: ReportTable | SuggestionTable
         engine = client = None
         if reports is None:
@@ -342,18 +342,18 @@ def refresh(
 
     earlier = CurationFolder(before)
     # The seed is that of the earlier version, but random choices also depend on the name of the step
-    curation = _begin(folder, earlier.name, earlier.seed)
-    record = step(
-        curation,
-        earlier,
-        corrections=corrections,
-        additions=None if additions is None else CurationFolder(additions),
-        facts=facts,
-        key=study,
-        study_key=study_key,
-        retire_holdout=retire_holdout,
-        redo=redo,
-    )
+    with _begin(folder, earlier.name, earlier.seed) as curation:
+        record = step(
+            curation,
+            earlier,
+            corrections=corrections,
+            additions=None if additions is None else CurationFolder(additions),
+            facts=facts,
+            key=study,
+            study_key=study_key,
+            retire_holdout=retire_holdout,
+            redo=redo,
+        )
     _tell(curation, record)
     _tell_build(curation, record.counts["version"], is_later=True, retires=retire_holdout)
 
@@ -389,11 +389,10 @@ def candidates(
     from reveal_bench.reports.candidates_page import selection_page
 
     source = _report_table(reports, study, patient, report, file, sheet)
-    curation = _begin(folder, name, None)
-    client = client_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
-    if client is None:
-        raise ValueError("`candidates` needs `--model` and `--endpoint`: rules cannot write tasks")
-    with terminal.progress("drafting") as progress:
+    with _begin(folder, name, None) as curation, terminal.progress("drafting") as progress:
+        client = client_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
+        if client is None:
+            raise ValueError("`candidates` needs `--model` and `--endpoint`: rules cannot write tasks")
         record = draft_candidates(
             curation, source, TaskDrafter(client, n), redo=redo, progress=counted(progress, "drafting")
         )
@@ -439,17 +438,23 @@ def _open(folder: Path) -> CurationFolder:
     return CurationFolder(folder)
 
 
-def _begin(folder: Path, name: str | None, seed: int | None) -> CurationFolder:
-    """Return the new or existing curation folder; name and seed of an existing one cannot change."""
+@contextmanager
+def _begin(folder: Path, name: str | None, seed: int | None) -> Iterator[CurationFolder]:
+    """Yield the new or existing curation folder; name and seed of an existing one cannot change.
+
+    A new folder is removed if the command fails before any step has a result.
+    """
     from reveal_bench.curation.folder import STATE_NAME, CurationFolder
 
     if not (folder / STATE_NAME).is_file():
-        return CurationFolder.create(folder, name=name or "Chest radiographs", seed=seed or 0)
+        with CurationFolder.begun(folder, name=name or "Chest radiographs", seed=seed or 0) as begun:
+            yield begun
+        return
     begun = CurationFolder(folder)
     for option, given, there in (("--name", name, begun.name), ("--seed", seed, begun.seed)):
         if given not in (None, there):
             raise ValueError(f"`{option}` must be {there!r}, as when {folder} was started, got {given!r}")
-    return begun
+    yield begun
 
 
 def _report_table(

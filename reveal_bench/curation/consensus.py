@@ -19,7 +19,8 @@ percentile intervals. In an :class:`~reveal_bench.metrics.intervals.Estimate` of
 
 * :attr:`ConsensusAgreement.answers`: kappa between a reader's answer and the majority of the study's votes, including
   the reader's own. Answers have two categories ("agree_all" and any other) or three. `against_others` uses only the
-  majority of the other votes, which gives lower, less biased kappas. Source: paper 004, section 4.2 (kappa 0.622).
+  majority of the other votes, which gives lower, less biased kappas; two other readers must agree, so studies with two
+  votes do not count. Source: paper 004, section 4.2 (kappa 0.622).
 * :attr:`ConsensusAgreement.labels`: the columns of Table S3, for studies with a majority's list. Kappa compares the
   readers' lists with the majority's list, and AC1 compares the readers with each other. The ratio is the proportion of
   the majority's lists that have the label. A tied label has no majority for kappa, and counts as absent in the ratio.

@@ -33,6 +33,8 @@ from reveal_bench.version import __version__
 Progress = Callable[[int, int], None]
 
 STATE_NAME = "curation.json"
+ATTEMPT_NAME, LOCK_NAME = "attempt.json", ".lock"
+_BOOKKEEPING = (STATE_NAME, ATTEMPT_NAME, LOCK_NAME)
 FORMAT = 1
 
 STEPS: dict[str, tuple[str, ...]] = {
@@ -117,6 +119,22 @@ class CurationFolder:
         root.chmod(0o700)  # the folder will contain reports and holdout labels
         write_whole(root / STATE_NAME, _document(name, seed, {}), single_writer=True)
         return cls(root)
+
+    @classmethod
+    @contextmanager
+    def begun(cls, root: Path, *, name: str, seed: int = 0) -> Iterator[CurationFolder]:
+        """Start a curation as :meth:`create`, and remove it if the block fails before any step has a result."""
+        is_new = not Path(root).exists()
+        folder = cls.create(root, name=name, seed=seed)
+        try:
+            yield folder
+        except BaseException:
+            if not any(path.is_file() and path.name not in _BOOKKEEPING for path in folder.root.rglob("*")):
+                for path in folder.root.iterdir():
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                if is_new:
+                    folder.root.rmdir()
+            raise
 
     def path(self, name: str) -> Path:
         """Return the path of an output."""
@@ -230,7 +248,7 @@ class CurationFolder:
     def _scratch(self, step: str, what: dict[str, Any]) -> Path:
         """Return the working folder of a step, after removing files of an attempt with other inputs or settings."""
         scratch = self.root / f".{step}"
-        token = scratch / "attempt.json"
+        token = scratch / ATTEMPT_NAME
         text = json.dumps(what, sort_keys=True)
         if not token.is_file() or token.read_text(encoding="utf-8") != text:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -243,7 +261,7 @@ class CurationFolder:
         """Lock the folder for this process, and reread the state, which another process may have changed."""
         import fcntl
 
-        with (self.root / ".lock").open("w") as lock:
+        with (self.root / LOCK_NAME).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

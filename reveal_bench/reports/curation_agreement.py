@@ -84,7 +84,11 @@ def kappa_table(agreement: Mapping[str, Any]) -> PageTable:
         word = "" if one["value"] is None else landis_koch(one["value"])
         rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
     heads = ("Compared", "Cohen’s kappa [95% interval]", "Word", "Votes", "Without majority")
-    return PageTable(heads, rows, caption="Kappa of a reader’s vote with the majority")
+    caption = (
+        "Kappa of a reader’s vote with the majority of at least two votes: studies with two votes count only for the "
+        "majority of all readers"
+    )
+    return PageTable(heads, rows, caption=caption)
 
 
 def share_table(agreement: Mapping[str, Any]) -> PageTable:

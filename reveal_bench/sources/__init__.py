@@ -87,32 +87,28 @@ def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
         return SOURCE_MODULES["own-boxes"]
     confidence = {name: source.detect(root) for name, source in SOURCE_MODULES.items()}
     best = max(confidence, key=lambda name: confidence[name])
-    if confidence[best] <= 0 and (mapping is not None or _is_table_of_labels(root)):
+    if confidence[best] <= 0 and (mapping is not None or _has_studies(root)):
         return SOURCE_MODULES["reveal-cxr"]
     if confidence[best] <= 0:
-        film = _first_dicom(root)
-        if film is not None:
-            rule = "must contain a table of labels beside its DICOM files (CSV, TSV, Excel or JSON, a row per study)"
-            raise ArgumentError("root", rule, f"{film} and no table")
         names = ", ".join(SOURCE_MODULES)
         raise ArgumentError("root", f"must be a download of one of {names}; none is recognised in {root}")
     return SOURCE_MODULES[best]
 
 
-def _is_table_of_labels(root: Path) -> bool:
-    """Return True if a folder has no DICOM file, and a table for which a mapping can be suggested."""
+def _has_studies(root: Path) -> bool:
+    """Return True if a folder has a DICOM file, or a table for which a mapping can be suggested."""
     from reveal_bench.sources.study_tree import StudyTree, guess_mapping
 
     with reading_download(root, None, None, None):
-        return root.is_dir() and _first_dicom(root) is None and guess_mapping(root, StudyTree()) is not None
+        return root.is_dir() and (_has_dicom(root) or guess_mapping(root, StudyTree()) is not None)
 
 
-def _first_dicom(root: Path) -> Path | None:
-    """Return a DICOM file among the first files of a folder, or None."""
+def _has_dicom(root: Path) -> bool:
+    """Return True if a DICOM file is among the first files of a folder."""
     paths = (Path(folder) / name for folder, _, names in os.walk(root) for name in sorted(names))
     for path in islice(paths, _LOOKED_AT):
         if path.is_file():  # no pipe
             with path.open("rb") as file:
                 if is_dicom(file.read(_DICOM_START)):
-                    return path
-    return None
+                    return True
+    return False

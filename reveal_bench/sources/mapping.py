@@ -4,7 +4,7 @@
                                           # sheet: NAME if a workbook has several sheets
     study_key: {column: StudyUID, matches: StudyInstanceUID}
     labels:
-      list: {column: Findings, separator: ";"}
+      list: {column: Findings, separator: ";", synonyms: {Erguss: Pleural effusion}}
       # or  wide: {Effusion: Pleural effusion, PTX: Pneumothorax}     cells 1/0, yes/no, true/false
       # or  json: {column: labels}
     agreement: {column: Agreement, values: {"3 of 3": three_of_three, "2 of 3": two_of_three}}
@@ -106,12 +106,16 @@ class ColumnRule:
 
 @dataclass(frozen=True, slots=True)
 class LabelRule:
-    """The columns with the labels. `form` is "wide", "list" or "json"; `columns` maps each wide column to its label."""
+    """The columns with the labels. `form` is "wide", "list" or "json"; `columns` maps each wide column to its label.
+
+    `synonyms` maps folded entries of lists to their labels.
+    """
 
     form: str
     columns: Mapping[str, str] = field(default_factory=dict)
     column: str = ""
     separator: str = ";"
+    synonyms: Mapping[str, str] = field(default_factory=dict)
     cells: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -355,23 +359,27 @@ class MappingParser:
             if meaning not in ("present", "absent", "unknown"):
                 self._fail(f"labels.cells.{text}", "must be 'present', 'absent' or 'unknown'", repr(meaning))
         if form == "wide":
-            return LabelRule(form, self._wide(body), cells={folded(text): word for text, word in cells.items()})
-        keys = ("column", "separator") if form == "list" else ("column",)
+            columns = self._named_labels(body, "labels.wide", is_unique=True)
+            return LabelRule(form, columns, cells={folded(text): word for text, word in cells.items()})
+        keys = ("column", "synonyms", *(("separator",) if form == "list" else ()))
         inner = self._mapping(body, f"labels.{form}", keys)
         separator = inner.get("separator", ";")
         if not isinstance(separator, str) or not separator:
             self._fail(f"labels.{form}.separator", "must be a non-empty text", repr(separator))
-        return LabelRule(form, column=self._text(inner.get("column"), f"labels.{form}.column"), separator=separator)
+        column = self._text(inner.get("column"), f"labels.{form}.column")
+        named = self._named_labels(inner.get("synonyms", {}), f"labels.{form}.synonyms")
+        synonyms = {folded(text): label for text, label in named.items()}
+        return LabelRule(form, column=column, separator=separator, synonyms=synonyms)
 
-    def _wide(self, content: Any) -> dict[str, str]:
+    def _named_labels(self, content: Any, name: str, *, is_unique: bool = False) -> dict[str, str]:
         columns: dict[str, str] = {}
-        for column, label in self._mapping(content, "labels.wide", None).items():
+        for column, label in self._mapping(content, name, None).items():
             known = canonical_finding(str(label), self.findings)
             if known is None:
                 rule = f"must be one of {which_labels(self.findings)} ({', '.join(self.findings)})"
-                self._fail(f"labels.wide.{column}", rule, hint(str(label), self.findings))
-            elif known in columns.values():
-                self._fail(f"labels.wide.{column}", "must be a label of one column only", repr(known))
+                self._fail(f"{name}.{column}", rule, hint(str(label), self.findings))
+            elif is_unique and known in columns.values():
+                self._fail(f"{name}.{column}", "must be a label of one column only", repr(known))
             else:
                 columns[column] = known
         return columns

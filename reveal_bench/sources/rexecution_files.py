@@ -124,10 +124,9 @@ def read_table(
         raw = None
         faults = DownloadProblems([Problem(path.name, None, "file", "must be readable", str(error))])
     if raw is None:  # the file is unreadable, so its problems are not problems of single lines
-        rule = "must be the only sheet of its workbook"
         for p in faults:
             value = p.value if p.row is None else f"{p.value} in line {p.row}"
-            problems.append(replace(p, row=None, rule=rule if p.field == "sheet" else p.rule, value=value))
+            problems.append(replace(p, row=None, value=value))
         return table
     problems += faults
     known = _canonical(raw, columns, problems, warnings)

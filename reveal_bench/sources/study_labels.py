@@ -352,6 +352,7 @@ class _MappedRow:
             entries = [entry.strip() for entry in cell.split(rule.separator)] if cell else [""]
         else:
             entries = self._json(cell)
+        entries = [rule.synonyms.get(folded(one), one) if isinstance(one, str) else one for one in entries]
         return labels_of_cell(entries, rule.column, self.fail, self.mapping.findings)
 
     def _json(self, cell: str) -> list[object]:

@@ -120,8 +120,26 @@ def test_errors_are_one_line(tmp_path: Path, words: tuple[str, ...], message: st
     assert "Traceback" not in done.stderr
 
 
-def test_missing_table_starts_no_curation(tmp_path: Path) -> None:
-    call("curate", "extract", tmp_path / "new", "--reports", tmp_path / "none.csv", "--seed", "7", expect=1)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("extract {new} --reports {tmp}/none.csv --seed 7", "none.csv"),
+        ("extract {new} --reports {tmp}/odd.csv", "must be a column of odd.csv, got 'report'"),
+        ("extract {new} --reports {tmp}/two.xlsx", "`sheet` must be named (`sheet` in the mapping, or `--sheet`)"),
+        ("extract {new} --suggestions {tmp}/odd.csv", "`labels` must be one of the twelve labels, got 'Fracture'"),
+        ("candidates {new} --reports {tmp}/odd.csv --report labels", "needs `--model` and `--endpoint`"),
+        ("refresh {new} --before {cur} --corrections {tmp}/odd.csv", "must be a column of odd.csv, got 'why'"),
+    ],
+)
+def test_failed_first_call_starts_no_curation(folder: Path, tmp_path: Path, words: str, message: str) -> None:
+    import openpyxl
+
+    (tmp_path / "odd.csv").write_text("study,patient,labels\n1,2,Fracture\n", encoding="utf-8")
+    book = openpyxl.Workbook()
+    book.create_sheet("more")
+    book.save(tmp_path / "two.xlsx")
+    named = {"new": tmp_path / "new", "tmp": tmp_path, "cur": folder}
+    assert message in call("curate", *(word.format(**named) for word in words.split()), expect=1).stderr
     assert not (tmp_path / "new").exists()
 
 

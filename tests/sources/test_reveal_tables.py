@@ -78,6 +78,23 @@ def test_every_form_says_the_same(tmp_path, name):
     assert facts(tmp_path) == EXPECTED
 
 
+def test_synonyms_of_labels(tmp_path):
+    table = "study,labels\n1.2.1,PTX; effusion\n1.2.2,Erguss\n1.2.3,Normal\n"
+    mapping = """table: table.csv
+study_key: {column: study}
+labels: {list: {column: labels, synonyms: {ERGUSS: effusion, Normal: COPD}}}
+"""
+    write_tree(tmp_path, table=table, mapping=mapping)
+    assert [labels for labels, *_ in facts(tmp_path)] == [
+        ("Pleural effusion", "Pneumothorax"),
+        ("Pleural effusion",),
+        ("COPD",),
+    ]
+    (tmp_path / "mapping.yaml").write_text(mapping.replace("COPD", "Fracture"), encoding="utf-8")
+    with pytest.raises(BuildError, match=r"`labels.list.synonyms.Normal` must be one of the twelve labels .Airspace"):
+        read(tmp_path, id_key=KEY)
+
+
 def test_labels_in_columns_of_their_own(tmp_path):
     table = "study,opac,ptx,copd\n1.2.1,1,0,yes\n1.2.2,0.0,No,false\n1.2.3,-1,,1.0\n"
     mapping = """table: table.csv
@@ -158,7 +175,7 @@ def test_a_sheet_must_be_named_where_there_are_several(tmp_path):
     book.create_sheet("notes")
     book.save(tmp_path / "table.xlsx")
     with pytest.raises(
-        BuildError, match=r"`sheet` must be named in the mapping, because there are several sheets, got Sheet, notes"
+        BuildError, match=r"`sheet` must be named .* or be the only sheet of its workbook, got Sheet, notes"
     ):
         read(tmp_path, id_key=KEY)
     (tmp_path / "mapping.yaml").write_text(
