@@ -212,6 +212,7 @@ def test_a_role_says_who_submits(accounts: Accounts, role: str, may_submit: bool
     [
         ("IllinoisLab", "lllinoisLab"), ("Lab 1", "Lab l"), ("Lab O", "Lab 0"), ("Modern Lab", "Modem Lab"),
         ("Vision-Lab", "Vision.Lab"), ("Vision Lab", "VisionLab"), ("West", "VVest"),
+        ("B2S Group 6", "82S Gr0up G"), ("Zebra 5", "2ebra s"),
     ],
 )  # fmt: skip
 def test_no_team_is_easily_taken_for_another(accounts: Accounts, name: str, twin: str) -> None:

@@ -94,6 +94,7 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
         ("[release]\nplace_cell = 50\n", "must have `release.place_cell` 350, got 50; otherwise five colluding"),
         ("[release]\nmin_cell = 20\n", "must have `release.min_cell` 30, got 20; otherwise five colluding"),
         ("[release]\nmin_cell = 50\n", r"must have 350 cases in its average .*, got \d+; otherwise five"),
+        ("[release]\nfinal_share = 0.9\n", r"must have 350 cases in its average \(outside .*, got 40; otherwise five"),
         ("[quota]\ntotal = 2\n", r"`quota.total` 1, got 2; .* gain more than 0.05. Leave out `quota.total`, or accept"),
     ):
         with pytest.raises(LeakError, match=rule) as leak:

@@ -115,6 +115,11 @@ def test_the_kept_patients_decide_once_the_board_is_closed(board: Board, tmp_pat
         assert [document[name]["part"] for name in ("score", "public_score")] == ["final", "public"]
         receipt = verify_receipt(server.get(f"/api/v1/submissions/{ids[LUCKY]}/receipt").json()).receipt
         assert (receipt["part"], receipt["released"]["figures"][0]["value"]) == ("final", "0.0")
+    holdout = ("--holdout", f"{BENCHMARK}={board.holdout}", "--vault", str(vault))
+    refused = CliRunner().invoke(app, ["worker", "--data", str(server.data), *holdout])  # with the packaged settings
+    assert refused.exit_code == 2
+    said = " ".join(refused.output.replace("│", "").split())
+    assert "`release.final_share` of chexlocalize 1.0.0 must stay 0.5, because its scores use it, got 0.0" in said
 
 
 def test_a_finding_needs_enough_cases_in_both_parts() -> None:

@@ -106,15 +106,16 @@ class Actor:
         return any(m.team.id == team_id for m in self.memberships)
 
 
-_LOOK_ALIKES = str.maketrans({"I": "l", "1": "l", "|": "l", "0": "O", **dict.fromkeys(" ._+()/-")})
+_LOOK_ALIKES = str.maketrans("I102568", "llozsgb", " ._+()/-")
 _LOOK_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 
 def look_of(name: str) -> str:
     """Return a key that is equal for team names that look alike.
 
-    Names are ASCII (:mod:`reveal_leaderboard.store.metadata`). Similar are the confusables of Unicode's UTS 39 (I, l, 1
-    and |; 0 and O; rn and m), vv and w, and cl and d. Separators and case are ignored.
+    Names are ASCII (:mod:`reveal_leaderboard.store.metadata`). Similar are the confusables of Unicode's UTS 39 (I, l and
+    1; 0 and O; rn and m), 2 and Z, 5 and S, 6 and G, 8 and B, vv and w, and cl and d. No two digits are similar.
+    Separators and case are ignored.
 
     >>> [look_of(name) for name in ("Barn Lab", "Bam-Lab", "Lab I", "Lab 1", "Ali", "All")]
     ['bamlab', 'bamlab', 'labl', 'labl', 'ali', 'all']

@@ -373,8 +373,9 @@ class Published:
             few.append(f"must have `release.place_cell` {least}, got {policy.place_cell}")
         if n is not None and self.info.asks == "all":
             few.append("must ask only for findings that are present, or its number of cases is unknown")
-        elif n is not None and n < least:
-            few.append(f"must have {least} cases in its average (each counted by its weight), got {n:.0f}")
+        elif n is not None and (public := n * (1 - policy.final_share)) < least:
+            what = "outside `release.final_share`, each counted by its weight"
+            few.append(f"must have {least} cases in its average ({what}), got {public:.0f}")
         if few:
             leaks["few cases"] = ", and ".join(few)
         return leaks

@@ -198,7 +198,7 @@ def worker(
     from reveal_leaderboard.settings import SettingsError, case_key
     from reveal_leaderboard.worker.answers import CountDamagedError
     from reveal_leaderboard.worker.webhooks import delivering, open_senders
-    from reveal_leaderboard.worker.worker import Worker, open_holdouts, register_patients
+    from reveal_leaderboard.worker.worker import Worker, check_final_shares, open_holdouts, register_patients
 
     _check_confinement(unconfined)
     if at.settings and is_inside(at.settings, at.shared):
@@ -227,6 +227,7 @@ def worker(
         try:
             senders = open_senders(store, os.environ)
             register_patients(store, holdouts, case_key(os.environ))
+            check_final_shares(store, holdouts)
         except SettingsError as error:
             raise typer.BadParameter(str(error), param_hint="--settings") from None
         with store.read() as connection:

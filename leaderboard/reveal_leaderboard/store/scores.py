@@ -140,6 +140,18 @@ def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
     return connection.execute(query).one_or_none() is not None
 
 
+def final_share_of(connection: sa.Connection, benchmark: str, version: str) -> float | None:
+    """Return the share of patients that the scores of a version reserved for final scores; None without scores."""
+    query = (
+        sa.select(scores.c.released)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version)
+        .limit(1)
+    )
+    released = connection.execute(query).scalar_one_or_none()
+    return None if released is None else float(released["policy"].get("final_share", 0.0))
+
+
 def on_board(connection: sa.Connection, benchmark: str, version: str, part: Part | None = None) -> list[sa.Row[Any]]:
     """Return the rows that a version shows (submission columns, then score columns as `score_NAME`), oldest first.
 

@@ -46,13 +46,13 @@ from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.exposure import pause_used_up
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import ReleasedScore, ranking_metric
-from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
+from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings, SettingsError
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
 from reveal_leaderboard.store.cases import register_cases
 from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
 from reveal_leaderboard.store.ratings import answers_of, ratings_of
-from reveal_leaderboard.store.scores import ScoringVerdict, ranked_part
+from reveal_leaderboard.store.scores import ScoringVerdict, final_share_of, ranked_part
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.submissions import get_known
 from reveal_leaderboard.worker.answers import AnswerCount, answers_in_database
@@ -152,6 +152,24 @@ def register_patients(store: Store, holdouts: Holdouts, key: bytes) -> None:
             digests = read_cases(holdout.folder, key).held_out
             with store.write() as connection:
                 register_cases(connection, name, version, {"patient": digests["patient"]})
+
+
+def check_final_shares(store: Store, holdouts: Holdouts) -> None:
+    """Check that the settings reserve the patients for final scores that a version's earlier scores reserved.
+
+    Raises
+    ------
+    SettingsError
+        If `release.final_share` was changed: scores on other patients cannot be ranked together.
+    """
+    for name, version in holdouts:
+        now = store.settings.of(name).release.final_share
+        with store.read() as connection:
+            known = final_share_of(connection, name, version)
+        if known not in (None, now):
+            raise SettingsError(
+                f"`release.final_share` of {name} {version} must stay {known}, because its scores use it, got {now}"
+            )
 
 
 def _check_place(what: str, place: Path, shared: Iterable[Path]) -> None:
