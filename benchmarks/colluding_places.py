@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from reveal_leaderboard.release.release import shown_places
 from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy
 from scipy.stats import norm
 
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.kinds.parts import cases_of_average
+from reveal_bench.kinds.localization.disclosure import FOR_OVERLAP
 
-N_KINDS = 3
-"""Scores of positions: point hits, cell hits, overlap."""
 N_FILES = 100
 """Number of candidate files among which the attackers choose."""
 
@@ -71,6 +70,7 @@ WORLDS = (
     (300,),
     (30, 45, 60, 80, 120, 160),
     (250,) * 4,
+    (350, 350),
 )
 """Numbers of cases of each finding, by board."""
 
@@ -97,8 +97,10 @@ class Board:
         """Return the rounding steps of a board with this release policy, for files with points, cells and masks."""
         rounding = Rounding(policy)
         steps = [rounding.step_of(n, positional=True) for n in n_cases]
-        n_averages = max(1, min(N_KINDS, int(cases_of_average(n_cases) // policy.place_cell)))
-        n_scores = [min(N_KINDS, n // policy.place_cell) for n in n_cases]
+        overlap = {i: n for i, n in enumerate(n_cases) if n >= FOR_OVERLAP * policy.min_cell}
+        shown = shown_places([dict(enumerate(n_cases)), {}, overlap], policy.place_cell)
+        n_scores = [sum(i in findings for findings in shown) for i in range(len(n_cases))]
+        n_averages = sum(map(bool, shown))
         return cls(steps, n_scores, rounding.macro_step(n_cases, positional=True), n_averages)
 
 

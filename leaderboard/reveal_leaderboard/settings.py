@@ -137,8 +137,8 @@ class ReleasePolicy:
         only `min_cell` keeps the higher packaged starts
     band_resolution : rounding step for the scores of findings in each range of `bands`
     place_factor : factor by which this step is multiplied for localizations
-    place_cell : a single finding's localization score is shown only with at least this many cases; the average overlap
-        needs more cases, see :mod:`reveal_leaderboard.release.release`
+    place_cell : number of cases that each positional score needs, see
+        :func:`reveal_leaderboard.release.release.shown_places`
     place_metric : hit rate by which a localization board ranks, and which it shows first: "point_hit" or "grid_hit"
     n_resamples, seed : number of resamples for the intervals, and their seed
     ladder_step : a new best is shown only if its primary macro exceeds the earlier best by more than this

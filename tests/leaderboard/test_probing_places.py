@@ -261,5 +261,5 @@ def test_board_releases_no_more_than_assumed() -> None:
     assert {figure.metric for figure in release(beside).figures} == {"point_hit"}
     assert release(beside).note == (
         "All findings are shown. The grid hit rate is not shown: the file names cells other than those of its points. "
-        f"Findings with fewer than {PLACE_CELL} cases count only in averages: {', '.join(hit)}."
+        f"Counted only in averages, because the cases are too few: {', '.join(hit)}."
     )

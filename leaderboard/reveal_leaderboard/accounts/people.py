@@ -113,8 +113,8 @@ _LOOK_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 def look_of(name: str) -> str:
     """Return a key that is equal for team names that look alike.
 
-    Names are ASCII (:mod:`reveal_leaderboard.store.metadata`). Similar are the confusables of Unicode's UTS 39 (I, l and
-    1; 0 and O; rn and m), 2 and Z, 5 and S, 6 and G, 8 and B, vv and w, and cl and d. No two digits are similar.
+    Names are ASCII (:mod:`reveal_leaderboard.store.metadata`). Similar are the confusables of Unicode's UTS 39 (I, l
+    and 1; 0 and O; rn and m), 2 and Z, 5 and S, 6 and G, 8 and B, vv and w, and cl and d. No two digits are similar.
     Separators and case are ignored.
 
     >>> [look_of(name) for name in ("Barn Lab", "Bam-Lab", "Lab I", "Lab 1", "Ali", "All")]

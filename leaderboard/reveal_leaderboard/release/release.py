@@ -10,10 +10,9 @@ apply:
   submission.
 * The only totals are macros over the shown findings. Hidden findings are removed before anything is computed, so that
   subtraction cannot reveal them.
-* Of positional scores, a board shows the average of the metric by which it ranks (`place_metric`), and the score of a
-  single finding with at least `place_cell` cases. The second metric needs twice as many cases, the third three times as
-  many, both for a finding and for the average (:func:`reveal_bench.kinds.parts.cases_of_average`), because each metric
-  discloses more about the same cases. The chance level of a score is shown beside it.
+* Of positional scores, a board shows the average of the metric by which it ranks (`place_metric`), and further scores
+  only for every `place_cell` cases that its average is worth (:func:`shown_places`). The chance level of a score is
+  shown beside it.
 * Only metrics by which a submission cannot isolate a case are released; each kind of benchmark lists them
   (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Scores of strata are not released, because strata are too
   small.
@@ -151,7 +150,7 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY, *, part: str = "", other
         note += " Each of the holdout's two parts must have this many."
     if few:
         named = ", ".join(finding for finding in disclosure.shown if finding in few)
-        note += f" Findings with fewer than {policy.place_cell} cases count only in averages: {named}."
+        note += f" Counted only in averages, because the cases are too few: {named}."
     averages = [
         {e.metric for e in estimates if e.finding == MACRO and METRICS[e.metric].better != "neither"}
         for estimates in (disclosure.estimates, allowed)
@@ -209,21 +208,46 @@ def _place(patient: str, key: bytes) -> int:
 
 
 def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> list[Estimate]:
-    """Return the estimates without positional scores that have too few cases for their metric."""
+    """Return the estimates without positional scores that have too few cases."""
     positional = list(dict.fromkeys(e.metric for e in estimates if is_positional(e.metric)))
-    if not positional:
-        return list(estimates)
-    first, *_ = positional
-    n_cases = {metric: [e.n for e in estimates if e.metric == metric and e.finding != MACRO] for metric in positional}
-    needed = {metric: policy.place_cell * (i + 1) for i, metric in enumerate(positional)}
+    of_findings = [e for e in estimates if e.finding != MACRO]
+    n_cases = [{e.finding: e.n for e in of_findings if e.metric == metric} for metric in positional]
+    shown = dict(zip(positional, shown_places(n_cases, policy.place_cell), strict=True))
+    return [e for e in estimates if e.metric not in shown or e.finding in shown[e.metric]]
 
-    def is_shown(e: Estimate) -> bool:
+
+def shown_places(n_cases: Sequence[Mapping[Any, int]], place_cell: int) -> list[set[Any]]:
+    """Return the findings whose positional scores may be shown, with `MACRO` for the average, for each metric.
+
+    Five answers raise an average that is worth n cases by ``0.87 / sqrt(n)``, and at most ``sqrt(k)`` times as much if
+    k scores of each file reveal different sums. So there is at most one sum for every `place_cell` cases: a score of a
+    finding, or an average that also includes other findings.
+
+    Parameters
+    ----------
+    n_cases : number of cases by finding, for each metric; empty for a metric that is shown only on average
+
+    Examples
+    --------
+    >>> [len(findings) for findings in shown_places([{"A": 350, "B": 350}, {}], 350)]  # two sums in 700 cases
+    [3, 0]
+    >>> shown_places([{"A": 350, "B": 100}, {}], 350)  # worth 311 cases
+    [{'macro'}, set()]
+    """
+    shown: list[set[Any]] = []
+    left = round(cases_of_average(list(n_cases[0].values())) / place_cell, 6) if n_cases else 0.0
+    for number, by_finding in enumerate(n_cases):
+        needed = place_cell * (number + 1)
+        own = {finding for finding, n in by_finding.items() if n >= needed}
+        n_sums = len(own) + (not own or own != by_finding.keys())
+        if n_sums > left:
+            own, n_sums = set(), 1
         # The average of the other hit rate comes without rates per finding, so the first metric's cases count.
-        if e.finding == MACRO:
-            return e.metric == first or cases_of_average(n_cases[e.metric] or n_cases[first]) >= needed[e.metric]
-        return e.n >= needed[e.metric]
-
-    return [e for e in estimates if e.metric not in needed or is_shown(e)]
+        n = round(cases_of_average(list((by_finding or n_cases[0]).values())), 6)
+        is_shown = number == 0 or (n >= needed and n_sums <= left)
+        shown.append({*own, MACRO} if is_shown else set())
+        left -= n_sums * is_shown
+    return shown
 
 
 def _with_own_chance(estimates: Sequence[Estimate], chance_metrics: Mapping[str, str]) -> list[Estimate]:
