@@ -431,13 +431,7 @@ class _Intake:
         self._split_of: dict[str, str] = {}
 
     def spool(
-        self,
-        records: Iterable[Record],
-        split: str,
-        place: Workplace,
-        pool: RowPool,
-        *,
-        shuffled_by: int | None = None,
+        self, records: Iterable[Record], split: str, place: Workplace, pool: RowPool, *, shuffled_by: int | None = None
     ) -> Spool:
         """Return a spool with the rows of a split, in the order of `records` or shuffled by a seed."""
         spool = self._new_spool(

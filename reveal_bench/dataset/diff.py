@@ -224,11 +224,7 @@ def _compare_ids(diff: FolderDiff, old: Digests, new: Digests, was_held: set[str
 
 
 def _compare_rows(
-    diff: FolderDiff,
-    key: str,
-    columns: set[str],
-    before: tuple[DatasetFolder, Row],
-    after: tuple[DatasetFolder, Row],
+    diff: FolderDiff, key: str, columns: set[str], before: tuple[DatasetFolder, Row], after: tuple[DatasetFolder, Row]
 ) -> None:
     (old_folder, old), (new_folder, new) = before, after
     was, now = _labels(old, old_folder.benchmark.findings), _labels(new, new_folder.benchmark.findings)

@@ -284,13 +284,7 @@ def publish(
         If the Hub refused a request or did not answer.
     """
     publication = prepare(
-        folder,
-        repo_id,
-        private=private,
-        tag=tag,
-        holdout=holdout,
-        retire_holdout=retire_holdout,
-        progress=progress,
+        folder, repo_id, private=private, tag=tag, holdout=holdout, retire_holdout=retire_holdout, progress=progress
     )
     return send(
         publication,

@@ -178,10 +178,7 @@ def _offer(use: Mapping[str, Any], terms: str | None) -> Json:
     if terms is not None:
         offer["url"] = terms
     if "permission" in use:
-        permission: Json = {
-            "@type": "odrl:Permission",
-            "odrl:action": _term(use["permission"], PERMISSIONS),
-        }
+        permission: Json = {"@type": "odrl:Permission", "odrl:action": _term(use["permission"], PERMISSIONS)}
         modifiers: Sequence[str] = use.get("modifiers", ())
         if modifiers:
             permission["odrl:constraint"] = [

@@ -43,13 +43,7 @@ from reveal_bench.dataset.validate_card import (
     read_promise,
     required_problems,
 )
-from reveal_bench.dataset.validate_rows import (
-    DrawnMasks,
-    PictureChecks,
-    id_faults,
-    quantity_faults,
-    value_faults,
-)
+from reveal_bench.dataset.validate_rows import DrawnMasks, PictureChecks, id_faults, quantity_faults, value_faults
 from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds.folder import FORMAT
 from reveal_bench.kinds.rows import Fault, Row

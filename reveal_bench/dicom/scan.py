@@ -157,11 +157,7 @@ class Scan:
 
 
 def scan_tree(
-    root: Path,
-    *,
-    workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-    include_secondary: bool = False,
+    root: Path, *, workers: int = 1, progress: Callable[[int, int], None] | None = None, include_secondary: bool = False
 ) -> Scan:
     """Return all files below `root`, with the headers of radiographs.
 

@@ -94,12 +94,7 @@ def write_dicom(
             dataset.preamble = bytes(128)
         else:
             del dataset.file_meta
-        pydicom.dcmwrite(
-            buffer,
-            dataset,
-            implicit_vr=transfer_syntax == "implicit",
-            little_endian=True,
-        )
+        pydicom.dcmwrite(buffer, dataset, implicit_vr=transfer_syntax == "implicit", little_endian=True)
     path.write_bytes(buffer.getvalue())
 
 

@@ -83,13 +83,7 @@ def decode_strings(
 
 
 def measure_strings(
-    text: Bytes,
-    offsets: IntArray,
-    n_pixels: IntArray,
-    max_runs: int,
-    areas: IntArray,
-    status: Bytes,
-    place: IntArray,
+    text: Bytes, offsets: IntArray, n_pixels: IntArray, max_runs: int, areas: IntArray, status: Bytes, place: IntArray
 ) -> None:
     """Sum the foreground runs of each valid string."""
     for i in range(len(status)):
@@ -410,13 +404,7 @@ def level_counts(
 
 
 def runs_above(
-    wide: Floats,
-    upper: IntArray,
-    lower: IntArray,
-    shares: Floats,
-    cut: Floats,
-    ends: Ends,
-    n_ends: IntArray,
+    wide: Floats, upper: IntArray, lower: IntArray, shares: Floats, cut: Floats, ends: Ends, n_ends: IntArray
 ) -> None:
     """Write the run ends if the array has space for all of them, and their number."""
     run_ends = _run_ends(_laid(wide, upper, lower, shares) > cut[0])
@@ -426,13 +414,7 @@ def runs_above(
 
 
 def counts_above(
-    wide: Floats,
-    upper: IntArray,
-    lower: IntArray,
-    shares: Floats,
-    cuts: Floats,
-    ends: Ends,
-    counts: IntArray,
+    wide: Floats, upper: IntArray, lower: IntArray, shares: Floats, cuts: Floats, ends: Ends, counts: IntArray
 ) -> None:
     """Count the pixels above each cut, in the image and inside the mask."""
     fine = _laid(wide, upper, lower, shares)
