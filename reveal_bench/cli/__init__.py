@@ -169,7 +169,7 @@ COMMANDS = {
         saliency.score_maps, analyses.shapes,
     ),
     "For model developers (ask a multimodal model)": (
-        run.run, run.import_inspect, run.export_lmms, run.import_lmms, run.import_replies, curate.draft_ratings,
+        run.run, run.import_inspect, run.export_lmms, run.import_lmms, run.import_replies, run.draft_ratings,
     ),
     "For model developers (send to a leaderboard, publish a score)": (
         board.submit, board.status, board.withdraw, board.receipt, board.verify_receipt, convert.export,

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.build import Workers, cores
 from reveal_bench.cli.inputs import OUTPUT
-from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, check_outside_datasets, prices_of
-from reveal_bench.cli.report import labelled
+from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, prices_of
 from reveal_bench.files import write_whole
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from reveal_bench.curation.extract import ReportTable
-    from reveal_bench.curation.film_grader import FilmGrader
     from reveal_bench.curation.folder import CurationFolder, StepRecord
     from reveal_bench.curation.report_tables import ReportEngine
     from reveal_bench.models.model_client import ModelClient
@@ -81,11 +81,12 @@ def client_of(
     from reveal_bench.models.model_client import ModelClient, ModelSettings
 
     prices = prices_of(price_in, price_out)
-    settings = ModelSettings(model, **_model_options(options))
+    settings = ModelSettings(model, **read_model_options(options))
     return ModelClient(settings, endpoint, cache, max_connections=connections, prices=prices)
 
 
-def _model_options(text: str | None) -> dict[str, Any]:
+def read_model_options(text: str | None) -> dict[str, Any]:
+    """Return the settings in the JSON text of ``--model-options``."""
     from reveal_bench.models.model_client import ModelSettings
 
     known = [field.name for field in fields(ModelSettings) if field.name != "model"]
@@ -182,13 +183,37 @@ def sample(
         int, typer.Option(min=0, help="Minimum number of studies with each label, if available.")
     ] = 1,
     fill: Annotated[bool, typer.Option("--fill", help="Fill a short stratum from the next lower one.")] = False,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the films; studies without a usable film are not drawn.")
+    ] = None,
+    study_key: StudyKey = "StudyInstanceUID",
+    workers: Workers = None,
     redo: Redo = False,
 ) -> None:
     """Draw the studies to read: one per patient, stratified by number of labels, with every label represented."""
+    from reveal_bench.curation.films import FilmPool
+    from reveal_bench.curation.sample import SET_ASIDE
     from reveal_bench.curation.sample import sample as step
 
     curation = _open(folder)
-    _tell(curation, step(curation, strata=_strata(strata), min_per_label=min_per_label, fill=fill, redo=redo))
+    films = None if images is None else FilmPool(images, study_key, cores(workers))
+    with terminal.progress("reading films") as progress:
+        record = step(
+            curation,
+            strata=_strata(strata),
+            min_per_label=min_per_label,
+            fill=fill,
+            films=films,
+            redo=redo,
+            progress=counted(progress, "reading films"),
+        )
+    _tell(curation, record)
+    if "films_checked" not in record.counts:
+        where = f"{images} has none" if images else "pass their folder as --images"
+        terminal.warn([f"films were not checked: {where}"])
+    elif n := record.counts["unusable"]:
+        text = f"{n:,} of {count_text(record.counts['films_checked'], 'study')} cannot be built and are set aside"
+        terminal.warn([f"{text}; the reasons are in {curation.path(SET_ASIDE)}"])
 
 
 @app.command()
@@ -514,87 +539,3 @@ def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False,
         f"--mapping {folder.path('benchmark/mapping.yaml')} --version {version}{later}"
         f"{' --retire-holdout' if retires else ''}"
     )
-
-
-def draft_ratings(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            help="Run folders and prediction files as MODEL=PATH, with the model names of --ratings.",
-            show_default=False,
-        ),
-    ],
-    folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
-    ratings: Annotated[Path, typer.Option(help="Table of readers' ratings for at least some answers.")],
-    out: Annotated[Path, typer.Option(help="Private folder for drafts, agreement and the model's replies."), OUTPUT],
-    model: Model = None,
-    endpoint: Endpoint = None,
-    split: Annotated[str | None, typer.Option(help="Split with references; by default the runs' split.")] = None,
-    films: Annotated[
-        bool,
-        typer.Option(
-            "--films", help="Also send the images; --model may then be an inspect_ai model name, without --endpoint."
-        ),
-    ] = False,
-    model_options: ModelOptions = None,
-    connections: Connections = 4,
-    price_in: PriceIn = None,
-    price_out: PriceOut = None,
-) -> None:
-    """Draft ratings of answers to open tasks with a model, and its agreement with readers; drafts are not scores."""
-    from reveal_bench.api.scoring import read_ratings_given
-    from reveal_bench.curation import draft_ratings as drafting
-    from reveal_bench.reports.runs import load_runs, open_split
-
-    check_outside_datasets(out, "--out")
-    labelled_runs = [labelled(one) for one in runs]
-    opened = open_split(folder, labelled_runs, split)
-    if opened.kind.scoring.scored_by != "readers":
-        rule = "must contain a benchmark whose answers readers rate"
-        raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
-    readers = read_ratings_given(ratings, opened.name) or ()
-    grader: drafting.Rater
-    if films:
-        if price_in or price_out:
-            raise ValueError(
-                "`--price-in` and `--price-out` cannot be used with `--films`, whose logs contain the token counts"
-            )
-        grader = _film_grader(folder, opened.name, out, model, endpoint, model_options, connections)
-    else:
-        client = client_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
-        if client is None:
-            raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
-        grader = drafting.Grader(client)
-    answers = {run.label: run.predictions[0] for run in load_runs(labelled_runs, opened)}
-    with terminal.progress("drafting") as progress:
-        report_progress = counted(progress, "drafting")
-        drafts = drafting.draft_ratings(opened.records, answers, readers, grader, progress=report_progress)
-    drafting.write_drafts(out, drafts)
-    typer.echo(f"{len(drafts.drafts):,} drafts; against readers (quadratic kappa; MAD: mean absolute difference):")
-    for one in drafts.agreement:
-        figures = f"kappa {one.cohen_kappa_quadratic:6.3f}  MAD {one.mean_absolute_difference:.2f}  n {one.n:,}"
-        typer.echo(f"  {one.reader:<20}{one.criterion:<12}{figures}")
-    if drafts.n_unread:
-        terminal.warn([f"{drafts.n_unread:,} answers have no draft: the model's texts could not be parsed"])
-    typer.echo(f"wrote {out / 'drafts.csv'} and {out / 'agreement.csv'}; drafts are not scores")
-
-
-def _film_grader(
-    folder: Path,
-    split: str,
-    out: Path,
-    model: str | None,
-    endpoint: str | None,
-    options: str | None,
-    connections: int,
-) -> FilmGrader:
-    from reveal_bench.curation.film_grader import FilmGrader
-    from reveal_bench.models.running import ModelChoice
-
-    if model is None:
-        raise ValueError("`draft-ratings` needs `--model`")
-    given, known = _model_options(options), ("temperature", "max_tokens", "seed")
-    if other := [name for name in given if name not in known]:
-        raise ValueError(f"`--model-options` must be among {', '.join(known)} with `--films`, got {other[0]}")
-    choice = ModelChoice(model, endpoint, max_connections=connections, **given)
-    return FilmGrader(folder, split, choice, out)

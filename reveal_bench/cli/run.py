@@ -1,5 +1,5 @@
 """Commands that collect models' answers: ``run`` asks a model, ``import-inspect``, ``export-lmms`` and ``import-lmms``
-use other harnesses, ``import-replies`` reads saved replies.
+use other harnesses, ``import-replies`` reads saved replies, and ``draft-ratings`` asks a model to rate answers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.curate import (
+    ANSWERS,
+    Connections,
+    Model,
+    ModelOptions,
+    client_of,
+    counted,
+    read_model_options,
+)
 from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import (
     Endpoint,
@@ -26,8 +35,10 @@ from reveal_bench.cli.output import (
     check_outside_datasets,
     prices_of,
 )
+from reveal_bench.cli.report import labelled
 
 if TYPE_CHECKING:
+    from reveal_bench.curation.film_grader import FilmGrader
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.run_folder import QuestionOutcome, RunInfo
 
@@ -212,9 +223,9 @@ def run(
     terminal.print_run(summary)
     _say_unanswered(out)
     _say_coordinates(out)
-    for name, counted in under.items():
-        answered = counted.by_status.get("answered", 0)
-        typer.echo(f"control {name}: {answered:,} of {counted.n_expected:,} answered")
+    for name, outcome in under.items():
+        answered = outcome.by_status.get("answered", 0)
+        typer.echo(f"control {name}: {answered:,} of {outcome.n_expected:,} answered")
     if under:
         typer.echo(f"compare controls: reveal-bench report {out} --folder {folder} --out REPORT")
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
@@ -477,3 +488,87 @@ def _write(info: RunInfo, exchanges: list[QuestionOutcome], out: Path, organizat
     _say_unanswered(out)
     for name in prediction_files(info.epochs):
         typer.echo(f"wrote {out / name}")
+
+
+def draft_ratings(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders and prediction files as MODEL=PATH, with the model names of --ratings.",
+            show_default=False,
+        ),
+    ],
+    folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
+    ratings: Annotated[Path, typer.Option(help="Table of readers' ratings for at least some answers.")],
+    out: Annotated[Path, typer.Option(help="Private folder for drafts, agreement and the model's replies."), OUTPUT],
+    model: Model = None,
+    endpoint: Endpoint = None,
+    split: Annotated[str | None, typer.Option(help="Split with references; by default the runs' split.")] = None,
+    films: Annotated[
+        bool,
+        typer.Option(
+            "--films", help="Also send the images; --model may then be an inspect_ai model name, without --endpoint."
+        ),
+    ] = False,
+    model_options: ModelOptions = None,
+    connections: Connections = 4,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+) -> None:
+    """Draft ratings of answers to open tasks with a model, and its agreement with readers; drafts are not scores."""
+    from reveal_bench.api.scoring import read_ratings_given
+    from reveal_bench.curation import draft_ratings as drafting
+    from reveal_bench.reports.runs import load_runs, open_split
+
+    check_outside_datasets(out, "--out")
+    labelled_runs = [labelled(one) for one in runs]
+    opened = open_split(folder, labelled_runs, split)
+    if opened.kind.scoring.scored_by != "readers":
+        rule = "must contain a benchmark whose answers readers rate"
+        raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
+    readers = read_ratings_given(ratings, opened.name) or ()
+    grader: drafting.Rater
+    if films:
+        if price_in or price_out:
+            raise ValueError(
+                "`--price-in` and `--price-out` cannot be used with `--films`, whose logs contain the token counts"
+            )
+        grader = _film_grader(folder, opened.name, out, model, endpoint, model_options, connections)
+    else:
+        client = client_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
+        if client is None:
+            raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
+        grader = drafting.Grader(client)
+    answers = {run.label: run.predictions[0] for run in load_runs(labelled_runs, opened)}
+    with terminal.progress("drafting") as progress:
+        report_progress = counted(progress, "drafting")
+        drafts = drafting.draft_ratings(opened.records, answers, readers, grader, progress=report_progress)
+    drafting.write_drafts(out, drafts)
+    typer.echo(f"{len(drafts.drafts):,} drafts; against readers (quadratic kappa; MAD: mean absolute difference):")
+    for one in drafts.agreement:
+        figures = f"kappa {one.cohen_kappa_quadratic:6.3f}  MAD {one.mean_absolute_difference:.2f}  n {one.n:,}"
+        typer.echo(f"  {one.reader:<20}{one.criterion:<12}{figures}")
+    if drafts.n_unread:
+        terminal.warn([f"{drafts.n_unread:,} answers have no draft: the model's texts could not be parsed"])
+    typer.echo(f"wrote {out / 'drafts.csv'} and {out / 'agreement.csv'}; drafts are not scores")
+
+
+def _film_grader(
+    folder: Path,
+    split: str,
+    out: Path,
+    model: str | None,
+    endpoint: str | None,
+    options: str | None,
+    connections: int,
+) -> FilmGrader:
+    from reveal_bench.curation.film_grader import FilmGrader
+    from reveal_bench.models.running import ModelChoice
+
+    if model is None:
+        raise ValueError("`draft-ratings` needs `--model`")
+    given, known = read_model_options(options), ("temperature", "max_tokens", "seed")
+    if other := [name for name in given if name not in known]:
+        raise ValueError(f"`--model-options` must be among {', '.join(known)} with `--films`, got {other[0]}")
+    choice = ModelChoice(model, endpoint, max_connections=connections, **given)
+    return FilmGrader(folder, split, choice, out)

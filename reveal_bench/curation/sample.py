@@ -6,7 +6,8 @@ drawn within a stratum; the docstring of :func:`draw_sample` describes the metho
 studies, the shortage is counted, and other strata compensate for the shortage only on request.
 
 Outputs: ``sample.parquet`` (:class:`~reveal_bench.curation.tables.Sampled`, by study id) and ``set_aside.jsonl``, which
-names the studies that could not be drawn because another study of the same patient was kept.
+names the studies that could not be drawn because another study of the same patient was kept, or because they cannot be
+built (:mod:`reveal_bench.curation.films`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.curation.films import CACHE_NAME, FilmPool, unusable_studies
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Sampled, Suggestion, label_counts, read_table, write_table
 from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.sources.mapping import KEY_FACTS
 
 PAPER_STRATA = {1: 300, 2: 300, 3: 319, 4: 76, 5: 4, 6: 1}
 """Number of suggested labels -> number of studies (paper 004, section 2.1)."""
@@ -34,11 +37,18 @@ SAMPLE, SET_ASIDE = "sample.parquet", "set_aside.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A study that could not be drawn because study `kept` of the same patient came first in random order."""
+    """A study that could not be drawn.
+
+    Attributes
+    ----------
+    kept : the study of the same patient that came first in random order, or None
+    reason : why the study cannot be built, naming each film, or None
+    """
 
     study_id: str
     patient_id: str
-    kept: str
+    kept: str | None = None
+    reason: str | None = None
 
 
 @dataclass(slots=True)
@@ -81,44 +91,55 @@ def sample(
     strata: Mapping[int, int],
     min_per_label: int = 1,
     fill: bool = False,
+    films: FilmPool | None = None,
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
     """Draw the studies for the readers from ``suggestions.parquet``; see :func:`draw_sample`.
 
+    Parameters
+    ----------
+    films : the films of the pool; None to draw without looking at films
+    progress : called with (studies done, all studies) while films are read
+
     Returns
     -------
     StepRecord
-        The counts are `suggestions`, `quarantined`, `outside_strata`, `set_aside`, `candidates`, `sampled`, `short` (in
-        all), `strata` and `labels` with the counts of each, and `patients`, the number of patients with suggestions.
+        The counts are `suggestions`, `quarantined`, `outside_strata`, `unusable`, `set_aside`, `candidates`, `sampled`,
+        `short` (in all), `strata` and `labels` with the counts of each, `patients`, the number of patients with
+        suggestions, and, if films were found, `films_checked`, the number of studies whose films were read.
 
     Raises
     ------
     ValueError
         If an argument is invalid or a study has two suggestions.
     CurationError
-        If the step `extract` is not done, or `sample` was done with other settings.
+        If the step `extract` is not done, `sample` was done with other settings, or `films` has none of the studies.
     """
     _check(strata, min_per_label)
+    if films is not None and films.study_key not in KEY_FACTS:
+        raise ArgumentError("study_key", f"must be one of {', '.join(KEY_FACTS)}", repr(films.study_key))
 
     def work(scratch: Path) -> dict[str, Any]:
         suggestions = read_table(folder.path("suggestions.parquet"), Suggestion)
-        drawn = draw_sample(suggestions, strata, folder.rng("sample"), min_per_label=min_per_label, fill=fill)
+        asked = [one.study_id for one in suggestions if _is_eligible(one, strata)]
+        unusable = None if films is None else unusable_studies(films, asked, folder.path(CACHE_NAME), progress)
+        checked = {} if unusable is None else {"films_checked": len(asked)}
+        drawn = draw_sample(
+            suggestions, strata, folder.rng("sample"), min_per_label=min_per_label, fill=fill, unusable=unusable or {}
+        )
         write_table(scratch / SAMPLE, drawn.sampled, Sampled)
-        lines = [
-            json.dumps({"study_id": one.study_id, "patient_id": one.patient_id, "kept": one.kept}) + "\n"
-            for one in drawn.set_aside
-        ]
-        (scratch / SET_ASIDE).write_text("".join(lines), encoding="utf-8")
-        if progress is not None:
-            progress(len(drawn.sampled), len(drawn.sampled))
-        return {"patients": len({one.patient_id for one in suggestions}), **_counts(drawn)}
+        aside = ({name: text for name, text in asdict(one).items() if text is not None} for one in drawn.set_aside)
+        (scratch / SET_ASIDE).write_text("".join(json.dumps(one) + "\n" for one in aside), encoding="utf-8")
+        return {"patients": len({one.patient_id for one in suggestions}), **_counts(drawn), **checked}
 
     settings = {
         "strata": {str(n): size for n, size in sorted(strata.items())},
         "min_per_label": min_per_label,
         "fill": fill,
     }
+    if films is not None:
+        settings["films"] = films.study_key
     return folder.run("sample", settings, work, reads=["suggestions.parquet"], writes=[SAMPLE, SET_ASIDE], redo=redo)
 
 
@@ -129,12 +150,13 @@ def draw_sample(
     *,
     min_per_label: int = 1,
     fill: bool = False,
+    unusable: Mapping[str, str] | None = None,
 ) -> SampleDrawn:
     """Draw studies; the order of `suggestions` does not change the result.
 
     1. All suggestions, sorted by study id, are put into one random order; below, "first" refers to this order.
        Quarantined suggestions are removed, as are suggestions whose number of labels has no stratum or a stratum of
-       size 0.
+       size 0. Then studies that cannot be built are set aside.
     2. The first study of each patient is kept, so that all of a patient's studies have the same chance; the others are
        set aside.
     3. Each label is brought to `min_per_label` studies, starting with the label with the fewest candidates (ties in the
@@ -154,6 +176,7 @@ def draw_sample(
     rng : source of every draw
     min_per_label : minimum number of sampled studies with each label among the suggested ones
     fill : make up for the shortage of a stratum from the next lower one, counted in `from_above` and `passed_down`
+    unusable : study id -> reason why the study cannot be built
 
     Raises
     ------
@@ -168,8 +191,14 @@ def draw_sample(
     wanted = {n: size for n, size in strata.items() if size > 0}
     shuffled = [ordered[i] for i in rng.permutation(len(ordered))]
     ok = [one for one in shuffled if one.status == "ok"]
-    eligible = [one for one in ok if len(one.labels) in wanted]
-    candidates, set_aside = _one_per_patient(eligible)
+    eligible = [one for one in ok if _is_eligible(one, strata)]
+    reasons = unusable or {}
+    candidates, others = _one_per_patient([one for one in eligible if one.study_id not in reasons])
+    unbuildable = [
+        SetAside(one.study_id, one.patient_id, reason=reasons[one.study_id])
+        for one in eligible
+        if one.study_id in reasons
+    ]
     per_stratum = Counter(len(one.labels) for one in candidates)
     counts = {n: Stratum(wanted[n], per_stratum[n]) for n in sorted(wanted)}
     if fill:
@@ -185,7 +214,7 @@ def draw_sample(
     chosen = [Sampled(one.study_id, one.patient_id, one.labels, len(one.labels)) for one in drawn.values()]
     return SampleDrawn(
         sampled=tuple(sorted(chosen, key=lambda one: one.study_id)),
-        set_aside=tuple(sorted(set_aside, key=lambda one: one.study_id)),
+        set_aside=tuple(sorted([*others, *unbuildable], key=lambda one: one.study_id)),
         strata=counts,
         labels=_label_counts(candidates, chosen, min_per_label),
         n_suggestions=len(ordered),
@@ -205,6 +234,10 @@ def _check(strata: Mapping[int, int], min_per_label: int) -> None:
             raise ArgumentError("strata", "must have sizes of at least 0", f"{size} for {n} labels")
     if min_per_label < 0:
         raise ArgumentError("min_per_label", "must be at least 0", min_per_label)
+
+
+def _is_eligible(one: Suggestion, strata: Mapping[int, int]) -> bool:
+    return one.status == "ok" and strata.get(len(one.labels), 0) > 0
 
 
 def _one_per_patient(studies: Sequence[Suggestion]) -> tuple[list[Suggestion], list[SetAside]]:
@@ -268,7 +301,8 @@ def _counts(drawn: SampleDrawn) -> dict[str, Any]:
         "suggestions": drawn.n_suggestions,
         "quarantined": drawn.n_quarantined,
         "outside_strata": drawn.n_outside_strata,
-        "set_aside": len(drawn.set_aside),
+        "unusable": sum(one.kept is None for one in drawn.set_aside),
+        "set_aside": sum(one.kept is not None for one in drawn.set_aside),
         "candidates": drawn.n_candidates,
         "sampled": len(drawn.sampled),
         "short": sum(stratum.short for stratum in drawn.strata.values()),

@@ -25,7 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from reveal_bench import __version__
 from reveal_bench.benchmarks import Benchmark
@@ -43,9 +43,14 @@ from reveal_bench.sources.source import Problem, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
-"""Largest number of records per process that are being processed or waiting to be written."""
+"""Largest number of items per process that are being processed or whose results are waiting."""
+KILLED = "a file on which the decoding process died (or memory ran out)"
+"""What is said of a file for which :meth:`WorkerPool.ask` has no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class BuildContext:
     benchmark: Benchmark
     asks: str
     embed: bool
-    software: tuple[str, ...] = field(default_factory=lambda: _software())
+    software: tuple[str, ...] = field(default_factory=lambda: software_versions())
 
     @property
     def kind(self) -> AnyKind:
@@ -100,8 +105,8 @@ class BuildContext:
         return KINDS[self.benchmark.kind]
 
 
-def _software() -> tuple[str, ...]:
-    """Return the versions of all software on which rows depend."""
+def software_versions() -> tuple[str, ...]:
+    """Return the versions of all software on which rows and pictures depend."""
     versions = [f"reveal-bench {__version__}", CLEANED, PNG16, PIPELINE]
     for name in DECODERS:
         try:
@@ -111,25 +116,23 @@ def _software() -> tuple[str, ...]:
     return tuple(versions)
 
 
-class RowPool:
-    """Pool of processes that make rows from records; a context manager.
+class WorkerPool:
+    """Pool of processes that answer questions; a context manager.
 
     Parameters
     ----------
-    benchmark, asks : the benchmark to build, and the findings that it asks for
-    embed : True to keep the bytes of pictures; otherwise pictures are only read and hashed
+    answer : returns the answer to a question, never None; a function that can be pickled
     workers : number of processes; with 1, all work is done in the calling process
     """
 
-    def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
-        self.workers = workers
-        self.build = BuildContext(benchmark, asks, embed)
+    def __init__(self, answer: Callable[[Any], Any], workers: int) -> None:
+        self._answer, self.workers = answer, workers
         self._threads: ThreadPoolExecutor | None = None
         self._started: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
         self._ended = False
 
-    def __enter__(self) -> RowPool:
+    def __enter__(self) -> Self:
         if self.workers > 1:
             self._threads = ThreadPoolExecutor(self.workers)
         return self
@@ -142,52 +145,38 @@ class RowPool:
                 worker.kill()
             self._threads.shutdown()
 
-    def digest(self, record: Record) -> str:
-        """Return the :func:`record_digest` of a record in this build."""
-        return record_digest(record, self.build)
-
-    def make(self, records: Iterable[Record]) -> Iterator[RowResult]:
-        """Yield the result for each record, in order; a record whose file kills a worker process gives a problem."""
+    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the result of `work` for each item, in order; `work` may :meth:`ask`, and runs in several threads."""
         if self._threads is None:
-            for record in records:
-                yield _make(record, self.build)
+            yield from map(work, items)
             return
-        pending: deque[Future[RowResult]] = deque()
-        for record in records:
-            pending.append(self._threads.submit(self._make_in_a_worker, record))
+        pending: deque[Future[Result]] = deque()
+        for item in items:
+            pending.append(self._threads.submit(work, item))
             if len(pending) >= IN_FLIGHT * self.workers:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
 
-    def _make_in_a_worker(self, record: Record) -> RowResult:
-        """Ask a worker process; if it dies, ask a second worker.
-
-        If the second worker also dies, the record's file is assumed to be the cause.
-        """
-        if not any(self.build.kind.data.pictures(record)):  # nothing to decode, so no process is needed
-            return _make(record, self.build)
+    def ask(self, question: Any) -> Any:
+        """Return a process's answer; None if the process died, and then a second one as well."""
+        if self._threads is None:
+            return self._answer(question)
         for _ in range(2):
             if self._ended:
                 break
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = WorkerProcess(partial(_make, build=self.build))
+                worker = WorkerProcess(self._answer)
                 self._started.append(worker)
-            made: RowResult | Exception | None = worker.ask(record)
-            if made is not None:
+            answer = worker.ask(question)
+            if answer is not None:
                 self._idle.append(worker)
-                if isinstance(made, Exception):
-                    raise made
-                return made
-        kind = self.build.kind
-        place = next(
-            (picture.source_path for picture in kind.data.pictures(record) if picture is not None), kind.config
-        )
-        rule, got = "must be readable", "a file on which the decoding process died (or memory ran out)"
-        problem = Problem(place, kind.data.key_of(record), "picture", rule, got)
-        return RowResult(self.digest(record), kind.data.key_of(record), problems=[problem])
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+        return None
 
 
 class WorkerProcess:
@@ -235,16 +224,50 @@ def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
         return
 
 
+class RowPool(WorkerPool):
+    """Pool of processes that make rows from records.
+
+    Parameters
+    ----------
+    benchmark, asks : the benchmark to build, and the findings that it asks for
+    embed : True to keep the bytes of pictures; otherwise pictures are only read and hashed
+    workers : number of processes; with 1, all work is done in the calling process
+    """
+
+    def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
+        self.build = BuildContext(benchmark, asks, embed)
+        super().__init__(partial(_make, build=self.build), workers)
+
+    def digest(self, record: Record) -> str:
+        """Return the :func:`record_digest` of a record in this build."""
+        return record_digest(record, self.build)
+
+    def make(self, records: Iterable[Record]) -> Iterator[RowResult]:
+        """Yield the result for each record, in order; a record whose file kills a worker process gives a problem."""
+        return self.map(self._result, records)
+
+    def _result(self, record: Record) -> RowResult:
+        kind = self.build.kind
+        pictures = [picture for picture in kind.data.pictures(record) if picture is not None]
+        made: RowResult | None = self.ask(record) if pictures else _make(record, self.build)
+        if made is not None:
+            return made
+        problem = Problem(pictures[0].source_path, kind.data.key_of(record), "picture", "must be readable", KILLED)
+        return RowResult(self.digest(record), kind.data.key_of(record), problems=[problem])
+
+
+def file_state(path: Path) -> tuple[int, int, int, int]:
+    """Return numbers that change when a file changes; all are -1 for a missing file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return -1, -1, -1, -1
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
 def record_digest(record: Record, build: BuildContext) -> str:
     """Return a hash of everything a row depends on: the record, the state of its files, and the build."""
-    states = []
-    for picture in build.kind.data.pictures(record):
-        if picture is not None:
-            try:
-                status = picture.path.stat()
-                states.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
-            except OSError:
-                states.append((-1,) * 4)
+    states = [file_state(picture.path) for picture in build.kind.data.pictures(record) if picture is not None]
     image = getattr(record, "image", None)
     pixels = None if image is None else hashlib.sha256(image).hexdigest()
     return hashlib.sha256(repr((record, states, pixels, build)).encode()).hexdigest()

@@ -93,6 +93,7 @@ def _suggested(counts: Counts | None, sampled: Counts | None) -> Stage:
         return Stage("Labels suggested", counts["ok"])
     leaving = (
         ("with another number of labels than was sampled", sampled["outside_strata"]),
+        ("set aside: no usable film", sampled.get("unusable", 0)),
         ("set aside: another study of the same patient", sampled["set_aside"]),
         ("candidates, not drawn", sampled["candidates"] - sampled["sampled"]),
     )

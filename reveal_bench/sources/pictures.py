@@ -177,6 +177,19 @@ def develop(picture: PictureFile) -> PublishedPicture:
     return _published(published, picture, grey, source_sha256, pipeline)
 
 
+def film_fault(picture: PictureFile) -> str:
+    """Return why a picture cannot be read or shows nothing; "" if :func:`develop` gives a picture without a fault."""
+    try:
+        if picture.kind != "dicom":
+            return develop(picture).fault
+        from reveal_bench.dicom import DicomFile
+        from reveal_bench.dicom.pixels import read_pixels
+
+        return read_pixels(DicomFile(picture.path, picture.member).read()).choice.fault  # without writing a PNG
+    except ValueError as error:
+        return str(error)
+
+
 def _published(
     data: bytes, picture: PictureFile, grey: npt.NDArray[np.uint8], source_sha256: str, pipeline: str
 ) -> PublishedPicture:

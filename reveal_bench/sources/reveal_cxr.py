@@ -29,13 +29,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.header import canonical_manufacturer, canonical_model
 from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
-from reveal_bench.kinds.images import PictureFile, StudyImage
+from reveal_bench.kinds.images import StudyImage
 from reveal_bench.sources.boxes import count_warnings
 from reveal_bench.sources.ids import KINDS, IdKind, check_collisions, keyed_id
 from reveal_bench.sources.mapping import EQUIPMENT, KEY_FACTS, StudyMapping, read_mapping
@@ -110,10 +109,7 @@ def join_rows(
 
     `faulty` contains the study keys of rows with a problem; studies with these keys are not reported as lacking a row.
     """
-    by_key: dict[str, list[TreeStudy]] = {}
-    for study in tree.studies.values():
-        for key in study.keys(mapping.key_matches):
-            by_key.setdefault(key, []).append(study)
+    by_key = tree.by_key(mapping.key_matches)
     taken = {study.uid: 0 for key in faulty for study in by_key.get(key, ())}
     joined, n_hints = [], 0
     for row in rows:
@@ -265,9 +261,6 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer, mapping: 
     maker, model = (mapping.published_equipment(name, getattr(header, f"{name}_raw")) for name in EQUIPMENT)
     assert header.sop_uid is not None
     image_id = namer.name("image", header.sop_uid) if namer.key is not None else f"{study_id}_image{number}"
-    path: Path = image.file.path
-    suffix = ".png" if image.is_dicom else path.suffix.lower()
-    kind: Literal["dicom", "picture"] = "dicom" if image.is_dicom else "picture"
     return StudyImage(
         image_id=image_id,
         view=header.view,
@@ -283,7 +276,7 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer, mapping: 
         exposure_mas=header.exposure_mas,
         spacing_mm=header.spacing_mm,
         spacing_source=header.spacing_source,
-        picture=PictureFile(path, f"{image_id}{suffix}", image.source_path, kind=kind, member=image.file.member),
+        picture=image.picture(image_id),
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,7 @@ from reveal_bench.dicom.files import DicomFile
 from reveal_bench.dicom.header import Header
 from reveal_bench.dicom.scan import scan_tree, set_aside, walk
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
+from reveal_bench.kinds.images import PictureFile
 from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, folded
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.source import DownloadProblems, Problem
@@ -49,6 +50,13 @@ class TreeImage:
         number = self.header.instance_number
         rank = 0 if self.header.view in FRONTAL else 1
         return rank, number if number is not None else 1 << 31, self.header.sop_uid or ""
+
+    def picture(self, image_id: str) -> PictureFile:
+        """Return the image's file, which is published under the name `image_id`."""
+        path, member = self.file.path, self.file.member
+        if self.is_dicom:
+            return PictureFile(path, f"{image_id}.png", self.source_path, "dicom", member)
+        return PictureFile(path, f"{image_id}{path.suffix.lower()}", self.source_path, member=member)
 
 
 @dataclass(slots=True)
@@ -86,14 +94,14 @@ class StudyTree:
     studies : dict from StudyInstanceUID to study, in the order of their first files
     set_aside : (path, reason) of readable files that are not part of the dataset
     problems : problems of files
-    problem_studies : UIDs of studies that have a problem
+    problem_studies : dict from StudyInstanceUID to the problems of the study
     n_others : dict from suffix to number of files that are neither DICOM nor a table nor a mapping
     """
 
     studies: dict[str, TreeStudy] = field(default_factory=dict)
     set_aside: list[tuple[str, str]] = field(default_factory=list)
     problems: DownloadProblems = field(default_factory=DownloadProblems)
-    problem_studies: set[str] = field(default_factory=set)
+    problem_studies: defaultdict[str, list[Problem]] = field(default_factory=lambda: defaultdict(list))
     warnings: list[str] = field(default_factory=list)
     n_others: Counter[str] = field(default_factory=Counter)
 
@@ -101,6 +109,20 @@ class StudyTree:
     def n_images(self) -> int:
         """Number of images in all studies."""
         return sum(len(study.images) for study in self.studies.values())
+
+    def by_key(self, fact: str) -> dict[str, list[TreeStudy]]:
+        """Return a dict from each value of a fact in :data:`reveal_bench.sources.mapping.KEY_FACTS` to studies."""
+        studies: dict[str, list[TreeStudy]] = {}
+        for study in self.studies.values():
+            for key in study.keys(fact):
+                studies.setdefault(key, []).append(study)
+        return studies
+
+    def add_problems(self, uid: str, problems: list[Problem]) -> None:
+        """Note problems of a study."""
+        if problems:
+            self.problems += problems
+            self.problem_studies[uid] += problems
 
 
 def read_tree(
@@ -170,8 +192,8 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
         try:
             height, width = picture_size(file.path)
         except ValueError as error:
-            tree.problems.append(Problem(name.as_posix(), None, "file", "must be a PNG or JPEG file", str(error)))
-            tree.problem_studies.add(uid)
+            rule = "must be a PNG or JPEG file"
+            tree.add_problems(uid, [Problem(name.as_posix(), None, "file", rule, str(error))])
             height, width = 0, 0
         header = _bare_header(uid, name.as_posix(), height, width)
         study = tree.studies.setdefault(uid, TreeStudy(uid))
@@ -201,24 +223,15 @@ def _check_patients(tree: StudyTree) -> None:
     for study in tree.studies.values():
         if len(study.patients) > 1:
             files = ", ".join(image.source_path for image in study.images)
-            tree.problems.append(
-                Problem(
-                    files,
-                    None,
-                    "PatientID",
-                    "must be the same in all images of a study",
-                    f"{len(study.patients)} different",
-                )
-            )
-            tree.problem_studies.add(study.uid)
+            rule, got = "must be the same in all images of a study", f"{len(study.patients)} different"
+            tree.add_problems(study.uid, [Problem(files, None, "PatientID", rule, got)])
 
 
 def _check_markers(tree: StudyTree, *, require_deidentified: bool) -> None:
     for study, image in _images(tree.studies.values()):
-        problems = marker_problems(image.header, image.source_path, require_deidentified=require_deidentified)
-        tree.problems += problems
-        if problems:
-            tree.problem_studies.add(study.uid)
+        tree.add_problems(
+            study.uid, marker_problems(image.header, image.source_path, require_deidentified=require_deidentified)
+        )
     tree.warnings += marker_warnings(image.header for _, image in _images(tree.studies.values()))
 
 

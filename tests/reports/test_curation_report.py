@@ -53,6 +53,7 @@ def test_flow_has_the_numbers_that_are_known(curated: CurationFolder) -> None:
     assert [dict(stage.leaving) for stage in stages[1:5]] == [
         {
             "with another number of labels than was sampled": 3,
+            "set aside: no usable film": 0,
             "set aside: another study of the same patient": 4,
             "candidates, not drawn": 20,
         },
