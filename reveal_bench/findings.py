@@ -51,20 +51,9 @@ GRID_STUDY_FINDINGS: tuple[str, ...] = tuple(name for name in CHEXLOCALIZE_FINDI
 """The nine pathologies of paper 000 (section 3.1): CHEXLOCALIZE_FINDINGS without Support Devices."""
 
 CHESTX_DET_FINDINGS: tuple[str, ...] = (
-    "Atelectasis",
-    "Calcification",
-    "Cardiomegaly",
-    "Consolidation",
-    "Diffuse Nodule",
-    "Effusion",
-    "Emphysema",
-    "Fibrosis",
-    "Fracture",
-    "Mass",
-    "Nodule",
-    "Pleural Thickening",
-    "Pneumothorax",
-)
+    "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "Diffuse Nodule", "Effusion", "Emphysema",
+    "Fibrosis", "Fracture", "Mass", "Nodule", "Pleural Thickening", "Pneumothorax",
+)  # fmt: skip
 """The thirteen classes of ChestX-Det, alphabetical."""
 
 NIH_BOX_FINDINGS: tuple[str, ...] = (
@@ -97,29 +86,11 @@ RSNA_FINDINGS: tuple[str, ...] = ("Lung Opacity",)
 SIIM_FINDINGS: tuple[str, ...] = ("Pneumothorax",)
 
 VINDR_CXR_FINDINGS: tuple[str, ...] = (
-    "Aortic enlargement",
-    "Atelectasis",
-    "Calcification",
-    "Cardiomegaly",
-    "Clavicle fracture",
-    "Consolidation",
-    "Edema",
-    "Emphysema",
-    "Enlarged PA",
-    "ILD",
-    "Infiltration",
-    "Lung Opacity",
-    "Lung cavity",
-    "Lung cyst",
-    "Mediastinal shift",
-    "Nodule/Mass",
-    "Other lesion",
-    "Pleural effusion",
-    "Pleural thickening",
-    "Pneumothorax",
-    "Pulmonary fibrosis",
+    "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Clavicle fracture", "Consolidation", "Edema",
+    "Emphysema", "Enlarged PA", "ILD", "Infiltration", "Lung Opacity", "Lung cavity", "Lung cyst", "Mediastinal shift",
+    "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax", "Pulmonary fibrosis",
     "Rib fracture",
-)
+)  # fmt: skip
 """The 22 local labels of VinDr-CXR, alphabetical."""
 
 VINDR_GLOBAL_LABELS: tuple[str, ...] = (
@@ -133,21 +104,10 @@ VINDR_GLOBAL_LABELS: tuple[str, ...] = (
 """The 6 labels of VinDr-CXR that describe the whole image and have no location."""
 
 VINBIGDATA_FINDINGS: tuple[str, ...] = (
-    "Aortic enlargement",
-    "Atelectasis",
-    "Calcification",
-    "Cardiomegaly",
-    "Consolidation",
-    "ILD",
-    "Infiltration",
-    "Lung Opacity",
-    "Nodule/Mass",
-    "Other lesion",
-    "Pleural effusion",
-    "Pleural thickening",
-    "Pneumothorax",
+    "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "ILD", "Infiltration",
+    "Lung Opacity", "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax",
     "Pulmonary fibrosis",
-)
+)  # fmt: skip
 """Classes 0 to 13 of the Kaggle edition of VinDr-CXR, whose class 14 is "No finding"."""
 
 PADCHEST_GR_LABELS: dict[str, tuple[str, ...]] = {
@@ -326,21 +286,9 @@ REVEAL_TERMS: tuple[LabelTerm, ...] = (
 )
 
 CHEXPERT_LABELS: tuple[str, ...] = (
-    "No Finding",
-    "Enlarged Cardiomediastinum",
-    "Cardiomegaly",
-    "Lung Opacity",
-    "Lung Lesion",
-    "Edema",
-    "Consolidation",
-    "Pneumonia",
-    "Atelectasis",
-    "Pneumothorax",
-    "Pleural Effusion",
-    "Pleural Other",
-    "Fracture",
-    "Support Devices",
-)
+    "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
+    "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
+)  # fmt: skip
 """The fourteen labels of CheXpert, in the order of the columns of its tables."""
 
 REVEAL_LABELS: tuple[str, ...] = tuple(term.name for term in REVEAL_TERMS)

@@ -137,6 +137,8 @@ def inspect(
     workers: Workers = None,
 ) -> None:
     """Show the contents of a download, which source fits, and what does not match."""
+    from reveal_bench.sources.source import problem_lines
+
     text = _suggested_boxes(root, source, mapping)
     if text:
         typer.echo(f"{root}: own-boxes")
@@ -156,7 +158,7 @@ def inspect(
         typer.echo(f"  {name:<{width}}  {count:,}{note}")
     terminal.warn(inspection.warnings)
     if inspection.problems:
-        for line in terminal.shortened(list(map(str, inspection.problems))):
+        for line in terminal.shortened(problem_lines(inspection.problems, merged=True)):
             typer.secho(f"error: {line}", fg="red", err=True)
         raise typer.Exit(1)
 

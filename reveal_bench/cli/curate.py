@@ -355,7 +355,6 @@ def refresh(
     additions: Annotated[Path | None, typer.Option(help="Curation folder whose selected studies are added.")] = None,
     facts: Annotated[Path | None, typer.Option(help="Demographics of the added studies, as a table.")] = None,
     study: Study = "study",
-    study_key: StudyKey = "StudyInstanceUID",
     retire_holdout: Annotated[
         bool, typer.Option("--retire-holdout", help="Release the previous holdout; the added studies replace it.")
     ] = False,
@@ -375,7 +374,6 @@ def refresh(
             additions=None if additions is None else CurationFolder(additions),
             facts=facts,
             key=study,
-            study_key=study_key,
             retire_holdout=retire_holdout,
             redo=redo,
         )

@@ -27,7 +27,7 @@ from typing import Any
 from reveal_bench.curation.balance import read_facts
 from reveal_bench.curation.folder import STEPS, CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.report_tables import read_rows
-from reveal_bench.curation.split import LABELS_NAME, draw_halves, write_benchmark
+from reveal_bench.curation.split import LABELS_NAME, MAPPING_NAME, draw_halves, write_benchmark
 from reveal_bench.curation.tables import (
     HALVES,
     Labels,
@@ -39,7 +39,7 @@ from reveal_bench.curation.tables import (
     write_table,
 )
 from reveal_bench.findings import REVEAL_LABELS
-from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
+from reveal_bench.sources.mapping import VOCABULARIES
 from reveal_bench.sources.study_labels import Fail, labels_of_cell
 from reveal_bench.tables import TableRow
 from reveal_bench.tables import read_table as read_input_table
@@ -70,7 +70,6 @@ def refresh(
     additions: CurationFolder | None = None,
     facts: Path | None = None,
     key: str = "study",
-    study_key: str = KEY_FACTS[0],
     retire_holdout: bool = False,
     redo: bool = False,
     progress: Progress | None = None,
@@ -87,7 +86,7 @@ def refresh(
     additions : a curation whose selection is added
     facts : table with the demographics of the added studies, as for the split; only with `additions`. Only columns that
         the previous version publishes are used
-    key, study_key : as for the split
+    key : as for the split
     retire_holdout : release the previous holdout; `additions` form the new one
 
     Raises
@@ -111,6 +110,7 @@ def refresh(
     )
     version = bump(version_before, is_major=additions is not None)
     files = {"split before": before.path("split.parquet"), "labels before": before.path(f"benchmark/{LABELS_NAME}")}
+    files["mapping before"] = before.path(f"benchmark/{MAPPING_NAME}")
     if last == "refresh":
         files["history before"] = before.path(HISTORY_NAME)
     if additions is not None:
@@ -138,8 +138,9 @@ def refresh(
         write_table(scratch / HISTORY_NAME, _history(history, placed, after, version_before, version), Released)
         diff = _diff(placed, after, corrected, version_before, version)
         (scratch / "labels_diff.json").write_text(json.dumps(diff, indent=1) + "\n", encoding="utf-8")
+        mapping = files["mapping before"].read_text(encoding="utf-8")
         demographics = _demographics(files["labels before"], facts, [one.study_id for one in entered], key)
-        write_benchmark(scratch / "benchmark", after, study_key=study_key, demographics=demographics)
+        write_benchmark(scratch / "benchmark", after, demographics=demographics, mapping=mapping)
         if progress is not None:
             progress(len(after), len(after))
         return {
@@ -153,7 +154,7 @@ def refresh(
             "studies": {half: sum(one.half == half for one in after) for half in HALVES},
         }
 
-    settings = {"key": key, "study_key": study_key, "retire_holdout": retire_holdout, "version": version}
+    settings = {"key": key, "retire_holdout": retire_holdout, "version": version}
     return folder.run("refresh", settings, work, files=files, writes=WRITES, redo=redo)
 
 

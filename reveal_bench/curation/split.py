@@ -283,6 +283,7 @@ def write_benchmark(
     *,
     study_key: str = KEY_FACTS[0],
     demographics: Mapping[str, Mapping[str, str]] | None = None,
+    mapping: str = "",
 ) -> None:
     """Write both files into the folder `out`, which is created if missing.
 
@@ -291,6 +292,7 @@ def write_benchmark(
     placed : the studies; their rows are sorted by id, an order that reveals nothing about the labels
     study_key : meaning of the study ids, from `reveal_bench.sources.mapping.KEY_FACTS`
     demographics : column (age_band, sex, race or patient_class) -> study id -> word or ""
+    mapping : text of ``mapping.yaml``, made from the other arguments by default
 
     Raises
     ------
@@ -316,7 +318,8 @@ def write_benchmark(
             agreed = "" if study.n_agree_all is None else study.n_agree_all
             own = [study.study_id, study.patient_id, "; ".join(study.labels) or "None", agreed, study.half]
             writer.writerow([*own, *(known[name].get(study.study_id, "") for name in names)])
-    text = MAPPING.format(study_key=study_key)
-    if names:
-        text += "demographics:\n" + "".join(f"  {name}: {{column: {name}}}\n" for name in names)
-    (out / MAPPING_NAME).write_text(text, encoding="utf-8")
+    if not mapping:
+        mapping = MAPPING.format(study_key=study_key)
+        if names:
+            mapping += "demographics:\n" + "".join(f"  {name}: {{column: {name}}}\n" for name in names)
+    (out / MAPPING_NAME).write_text(mapping, encoding="utf-8")

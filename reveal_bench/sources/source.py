@@ -22,7 +22,7 @@ from __future__ import annotations
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -83,22 +83,31 @@ class BuildError(ValueError):
 
     def __init__(self, problems: Iterable[Problem], *, hint: str | None = None, warnings: Sequence[str] = ()) -> None:
         self.problems, self.warnings = list(problems), list(warnings)
-        lines = problem_lines(self.problems)
+        lines = problem_lines(self.problems, merged=True)
         if len(lines) > SHOWN:
             lines[SHOWN:] = [f"... and {len(lines) - SHOWN} more"]
-        is_one_line = len(lines) == 1 < len(self.problems)
+        is_one_line = len(lines) == 1 < len(self.problems) and isinstance(self.problems[0], MissingPicture)
         count = [] if is_one_line else [f"{count_text(len(self.problems), 'problem')}:"]
         super().__init__("\n".join([*count, *lines, *([hint] if hint else [])]))
 
 
-def problem_lines(problems: Sequence[Problem]) -> list[str]:
-    """Return a line for each problem, but one for all missing pictures if they are many."""
+def problem_lines(problems: Sequence[Problem], *, merged: bool = False) -> list[str]:
+    """Return a line for each problem, but one for all missing pictures if they are many.
+
+    If `merged`, problems that differ only in their rows have one line, with the first row.
+    """
     missing = list(dict.fromkeys(problem.image for problem in problems if isinstance(problem, MissingPicture)))
-    if len(missing) <= FEW_MISSING:
-        return [str(problem) for problem in problems]
-    first = ", ".join(missing[:FEW_MISSING])
-    others = [str(problem) for problem in problems if not isinstance(problem, MissingPicture)]
-    return [f"{len(missing):,} images have no picture here: {first}, ...", *others]
+    head = []
+    if len(missing) > FEW_MISSING:
+        head = [f"{len(missing):,} images have no picture here: {', '.join(missing[:FEW_MISSING])}, ..."]
+        problems = [problem for problem in problems if not isinstance(problem, MissingPicture)]
+    if not merged:
+        return [*head, *map(str, problems)]
+    alike: dict[Problem, list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault(replace(problem, row=None), []).append(problem)
+    more = (f" (and in {count_text(len(own) - 1, 'more row')})" if len(own) > 1 else "" for own in alike.values())
+    return [*head, *(f"{own[0]}{n_more}" for own, n_more in zip(alike.values(), more, strict=True))]
 
 
 class DownloadProblems(list[Problem]):

@@ -298,6 +298,11 @@ class Guess:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def name(self) -> str:
+        """Name of the table, with its sheet if the workbook has several."""
+        return self.table.file + (f" (sheet {self.content['sheet']})" if "sheet" in self.content else "")
+
+    @property
     def rank(self) -> tuple[bool, float, int, int]:
         """Sort key of guesses; the best guess has the largest key."""
         share = self.n_matched / max(self.n_studies, 1)
@@ -340,22 +345,32 @@ def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
     guesses = []
     pictures = {Path(name).stem for _, _, names in os.walk(root) for name in names if name.lower().endswith(SUFFIXES)}
     for path in tables_below(root):
-        problems = DownloadProblems()
-        try:
-            table = scan_table(path, path.relative_to(root).as_posix(), problems)
-        except ImportError:
-            continue
-        if table is not None and table.rows:
-            guess = _guess(table, tree, pictures)
+        for table, sheet in _tables_of(path, path.relative_to(root).as_posix()):
+            guess = _guess(table, tree, pictures) if table.rows else None
             if guess is not None:
+                guess.content = {"table": table.file, **({"sheet": sheet} if sheet else {}), **guess.content}
                 guesses.append(guess)
     if not guesses:
         return None
     best = max(guesses, key=lambda guess: guess.rank)
-    others = [guess.table.file for guess in guesses if guess is not best]
+    others = [guess.name for guess in guesses if guess is not best]
     if others:
         best.notes.append(f"Other tables that match studies: {', '.join(others)}")
     return best
+
+
+def _tables_of(path: Path, name: str) -> Iterator[tuple[InputTable, str]]:
+    """Yield each readable table of a file, with the name of its sheet in a workbook of several."""
+    problems = DownloadProblems()
+    try:
+        table = scan_table(path, name, problems)
+    except ImportError:
+        return
+    if table is not None:
+        yield table, ""
+    for sheet in (sheet for problem in problems if problem.field == "sheet" for sheet in problem.value.split(", ")):
+        if (table := scan_table(path, name, DownloadProblems(), sheet=sheet)) is not None:
+            yield table, sheet
 
 
 def _guess(table: InputTable, tree: StudyTree, pictures: Collection[str] = ()) -> Guess | None:

@@ -23,8 +23,10 @@ demographics: {sex: {column: sex, values: {Female: F, Male: M}}}
 """
 
 
-def write_film(path, study="1.2.1", number=1, *, patient=None, view="AP", value=7, shape=(6, 8), **attributes):
-    """One image: pixels of one value, and the smallest header that is accepted."""
+def write_film(
+    path, study="1.2.1", number=1, *, patient=None, view="AP", value=7, shape=(6, 8), pixels=None, **attributes
+):
+    """One image: pixels of one value unless given, and the smallest header that is accepted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     header = {
         "SOPClassUID": CR,
@@ -39,7 +41,7 @@ def write_film(path, study="1.2.1", number=1, *, patient=None, view="AP", value=
         "DeidentificationMethodCodeSequence": [{"CodeValue": "113100"}, {"CodeValue": "113101"}],
         **attributes,
     }
-    write_dicom(path, np.full(shape, value, np.uint16), header, bits_stored=12)
+    write_dicom(path, np.full(shape, value, np.uint16) if pixels is None else pixels, header, bits_stored=12)
 
 
 def write_tree(root, *, table=TABLE, mapping=MAPPING, name="table.csv"):

@@ -144,12 +144,15 @@ def test_inspect_prints_the_first_fifty_problems(tmp_path, capsys):
     mapping = "boxes: boxes.csv\nimage: {column: image, matches: file}\nfinding: {column: finding}\n"
     mapping += "xyxy: [a, b, c, d]\ncoordinates: pixels\nfindings: [Nodule]\n"
     (tmp_path / "mapping.yaml").write_text(mapping)
-    (tmp_path / "boxes.csv").write_text("image,finding,a,b,c,d\n" + "film,Nodel,1,1,9,9\n" * 60)
+    (tmp_path / "boxes.csv").write_text(
+        "image,finding,a,b,c,d\n" + "".join(f"film,Nodel{i // 2},1,1,9,9\n" for i in range(120))
+    )
     Image.new("L", (64, 64)).save(tmp_path / "film.png")
     with pytest.raises(typer.Exit):
         inspect(tmp_path)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 51
+    assert lines[0].endswith("got 'Nodel0' (nearest: 'Nodule') (and in 1 more row)")
     assert lines[-1] == "error: ... and 10 more"
 
 

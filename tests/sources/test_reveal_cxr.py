@@ -10,6 +10,7 @@ import sys
 from itertools import islice
 
 import numpy as np
+import openpyxl
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -310,6 +311,21 @@ def test_table_of_labels_is_guessed_before_table_of_boxes(tmp_path):
     (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
     assert "# Guessed from table.csv" in text
     assert text.endswith("reader:\n  column: reader\n")
+
+
+def test_sheet_of_a_workbook_is_guessed(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(["what"])
+    sheet = book.create_sheet("Reader A")
+    for row in (("study", "labels"), ("1.2.1", "COPD"), ("1.2.2", "PTX"), ("1.2.3", "None")):
+        sheet.append(row)
+    book.save(write_tree(tmp_path, table=None, mapping=None) / "labels.xlsx")
+    (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
+    (tmp_path / "mapping.yaml").write_text(text[text.index("table:") :], encoding="utf-8")
+    assert "sheet: Reader A\nstudy_key:" in text
+    assert [record.labels for record in read(tmp_path, id_key=KEY).splits["test"]] == [
+        ("COPD",), ("Pneumothorax",), (),
+    ]  # fmt: skip
 
 
 def test_no_table_that_fits(tmp_path):
