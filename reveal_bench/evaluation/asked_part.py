@@ -73,7 +73,7 @@ def lint_run_file(path: Path, kind: AnyKind, manifest: Manifest, options: LintOp
     report = replace(report, form=form_of_run(path))
     epoch, n_epochs = epoch_of(path)
     if n_epochs > 1:
-        hint = "`report` has the mean over epochs"
+        hint = f"score the others by their files, such as predictions-{2 if epoch == 1 else 1}.jsonl"
         report = _with_warning(report, "epoch", f"only epoch {epoch} of {n_epochs} is scored", hint)
     return _with_unanswered(report, unanswered, len(pairs)) if unanswered and report.ok else report
 

@@ -5,9 +5,8 @@ Conventions
 An unanswered question is a miss. The hit metric depends on the output of a run (paper 000, section 3.3), as in `score`:
 `grid_hit` at the run's grid for cells, `point_hit` for points, boxes and masks; each has its own chance level. Answers
 that all name a cell count by it if another run answers with cells. Two runs with different metrics are compared by
-`point_hit`, for which a cell counts by its centre. In a run of several epochs, a question's hit is the mean over
-epochs. All runs use the same resampled patients, so that replicates are paired. A run's standard deviation is that of
-its replicates.
+`point_hit`, for which a cell counts by its centre. The first epoch of a run is scored. All runs use the same resampled
+patients, so that replicates are paired. A run's standard deviation is that of its replicates.
 """
 
 from __future__ import annotations
@@ -67,14 +66,17 @@ class HitRun(ReportRun):
     Attributes
     ----------
     protocol : type of prediction: "cell", "point", "box", "mask", or "none" if no question was answered
-    rows : values of `grid_hit`, `point_hit` and their chance levels per case, as means over epochs
-    epochs : the values of each epoch
+    epochs : values of `grid_hit`, `point_hit` and their chance levels per case, of each epoch
     n_missing : number of questions that have a reference but no prediction, over all epochs
     """
 
     protocol: str
-    rows: CaseRows
     epochs: tuple[CaseRows, ...]
+
+    @property
+    def rows(self) -> CaseRows:
+        """Values of the first epoch, which is scored."""
+        return self.epochs[0]
 
     @property
     def metric(self) -> str:
@@ -115,7 +117,6 @@ def _scored(run: ReportRun, split: Split) -> HitRun:
     return HitRun(
         **own_fields | {"n_missing": sum(len(cases - pairs) for pairs in answered)},
         protocol=next((rows.protocol for rows in epochs if rows.leading), "none"),
-        rows=_mean(epochs),
         epochs=epochs,
     )
 
@@ -176,14 +177,6 @@ def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int
     rows = score_localization(predictions, split.records, findings=split.dataset.findings, grid=grid, form=form)
     names = ("grid_chance", "point_chance", "grid_hit", "point_hit")
     return replace(rows, values={name: rows.values[name] for name in names})
-
-
-def _mean(epochs: Sequence[CaseRows]) -> CaseRows:
-    """Return each case's mean over epochs; the same cases are defined in every epoch."""
-    if len(epochs) == 1:
-        return epochs[0]
-    names = epochs[0].values
-    return replace(epochs[0], values={n: np.mean([rows.values[n] for rows in epochs], axis=0) for n in names})
 
 
 def score_runs(

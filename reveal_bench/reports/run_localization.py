@@ -316,8 +316,7 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
         "than half of every cell, any cell that it touches is a hit. Predicted points, boxes and masks are scored as "
         "points: the point itself, the centre of the box, or the pixel deepest inside the mask. A point in the "
         "reference is a hit. Questions without a usable answer are misses. The mean hit rate is the unweighted mean "
-        "over pathologies."
-        + (" In a run of several epochs, a question's score is the mean over epochs." if several else ""),
+        "over pathologies." + (" Only the first epoch of a run is scored." if several else ""),
         "The chance level of an image is the share of cells that would be hits, or for points the share of the image "
         "in the reference. The chance level of a pathology is "
         "the mean over its images.",

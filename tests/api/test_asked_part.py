@@ -144,7 +144,8 @@ def test_first_epoch_is_scored_and_the_shortest_run_named(world: World, tmp_path
     write_run(runs / "pilot", bench, pairs[:5], dict.fromkeys(pairs, "D4"))
     result = rb.score(twice, bench, **FEW)
     assert figures(result) == pytest.approx(figures(rb.score(once, bench, **FEW)), nan_ok=True)
-    assert [one.message for one in result.scored.report.problems] == ["only epoch 1 of 2 is scored"]
+    (warning,) = result.scored.report.problems
+    assert (warning.message, warning.hint.rpartition(" ")[2]) == ("only epoch 1 of 2 is scored", "predictions-2.jsonl")
     done = call("rank", runs, world.folder, "--resamples", 20)
     assert "warning: pilot asked the fewest questions (5); without it, more are scored" in done.stderr
 

@@ -46,8 +46,7 @@ def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[s
     )
     everyone = sorted({record.patient_id for record in opened.records})
     files = [sorted(path.glob("predictions*.jsonl")) for _, path in runs]
-    answers = [[{(p["image_id"], p["finding"]): p["cell"] for p in map(json.loads, file.open())} for file in epochs]
-               for epochs in files]  # fmt: skip
+    answers = [{(p["image_id"], p["finding"]): p["cell"] for p in map(json.loads, first.open())} for first, *_ in files]
     values: dict[tuple[int | str, str], tuple[float, FloatArray]] = {}
     for finding in FINDINGS:
         cases = [
@@ -58,12 +57,11 @@ def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[s
         ]
         cases = [(record, hits) for record, hits in cases if hits.any()]
         patients = [record.patient_id for record, _ in cases]
-        for i, epochs in enumerate(answers):
-            by_epoch = [[epoch.get((record.image_id, finding)) for record, _ in cases] for epoch in epochs]
-            hit = np.array([[cell is not None and hits[int(cell[1]) - 1, ord(cell[0]) - 65]
-                             for cell, (_, hits) in zip(cells, cases, strict=True)] for cells in by_epoch])  # fmt: skip
-            mean = hit.mean(axis=0)
-            values[i, finding] = (mean.mean(), replicates(mean, patients, everyone))
+        for i, epoch in enumerate(answers):
+            cells = [epoch.get((record.image_id, finding)) for record, _ in cases]
+            hit = np.array([float(cell is not None and hits[int(cell[1]) - 1, ord(cell[0]) - 65])
+                            for cell, (_, hits) in zip(cells, cases, strict=True)])  # fmt: skip
+            values[i, finding] = (hit.mean(), replicates(hit, patients, everyone))
         chance = np.array([hits.mean() for _, hits in cases])
         values["chance", finding] = (chance.mean(), replicates(chance, patients, everyone))
     macros = {}
