@@ -65,8 +65,9 @@ def phantom(
     ] = None,
     seed: Seed = 0,
     long_side: Annotated[
-        int, typer.Option(help="Longer side of a drawing in pixels; images of a fixed size, as ChestX-Det's, keep it.")
-    ] = 2828,
+        int | None,
+        typer.Option(help="Longer side in pixels, by default 2828; images of a fixed size, as ChestX-Det's, keep it."),
+    ] = None,
     pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or write only their annotations.")] = True,
     anatomy: Annotated[
         Path | None, typer.Option(help="Also write contours of organs to this file (JSONL), for `report`."), OUTPUT
@@ -82,18 +83,13 @@ def phantom(
 
     if style not in LAYOUTS:
         raise ValueError(f"`--style` must be one of {', '.join(LAYOUTS)}, got {style!r}")
-    further: dict[str, Any] = {}
-    if "pixels" in signature(LAYOUTS[style]).parameters:
-        further["pixels"] = pictures
-    elif not pictures:
-        raise ValueError("`--no-pictures` is only for --style chexlocalize and reveal-pool")
+    only = {"--val-images": val_images, "--anatomy": anatomy, "--counterfactuals": counterfactuals}
+    for option, value in only.items():
+        if value is not None and style != "chexlocalize":
+            raise ValueError(f"`{option}` is only for --style chexlocalize")
+    further = _picture_options(style, long_side, pictures=pictures)
     if style == "chexlocalize":
         further["n_val"] = round(0.35 * images) if val_images is None else val_images
-    elif val_images is not None:
-        raise ValueError("`--val-images` is only for --style chexlocalize")
-    for option, given in (("--anatomy", anatomy), ("--counterfactuals", counterfactuals)):
-        if given is not None and style != "chexlocalize":
-            raise ValueError(f"`{option}` is only for --style chexlocalize")
     is_new = not out.exists()
     with terminal.progress("drawing") as progress:
         try:
@@ -101,7 +97,6 @@ def phantom(
                 out,
                 images,
                 seed=seed,
-                long_side=long_side,
                 progress=lambda done, total: progress("drawing", done, total),
                 **further,
             )
@@ -111,7 +106,7 @@ def phantom(
             raise
     typer.echo(f"wrote a synthetic {style} download to {out}")
     if anatomy is not None:
-        write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=long_side)
+        write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=further["long_side"])
         typer.echo(f"wrote contours of organs to {anatomy}")
     if counterfactuals is not None:
         with terminal.progress("drawing") as progress:
@@ -120,10 +115,23 @@ def phantom(
                 images,
                 n_val=further["n_val"],
                 seed=seed,
-                long_side=long_side,
+                long_side=further["long_side"],
                 progress=lambda done, total: progress("counterfactuals", done, total),
             )
         typer.echo(f"wrote {n:,} images with one finding removed to {counterfactuals}")
+
+
+def _picture_options(style: str, long_side: int | None, *, pictures: bool) -> dict[str, Any]:
+    """Return the options on images that the layout of a style has; others must not be given."""
+    from reveal_bench.phantom import LAYOUTS
+
+    accepted = signature(LAYOUTS[style]).parameters
+    if "long_side" not in accepted and long_side is not None:
+        raise ArgumentError("long_side", f"must be left out for --style {style}, which has no images", long_side)
+    if "pixels" not in accepted and not pictures:
+        raise ValueError("`--no-pictures` is only for --style chexlocalize and reveal-pool")
+    options = {"long_side": 2828 if long_side is None else long_side, "pixels": pictures}
+    return {name: value for name, value in options.items() if name in accepted}
 
 
 def inspect(

@@ -43,7 +43,7 @@ def _layout(place: str) -> Callable[..., Any]:
 LAYOUTS: dict[str, Callable[..., Any]] = {
     style: _layout(place) for source, _ in SOURCES.values() for style, place in source.styles.items()
 }
-"""Style -> ``write(out, n, *, seed, long_side, progress)``: writes n images, studies or tasks in the source's layout.
+"""Style -> ``write(out, n, *, seed, progress)``: writes n images, studies or tasks in the source's layout.
 
-:data:`reveal_bench.benchmarks.SOURCES` lists the styles.
+Writers of images have `long_side`, too. :data:`reveal_bench.benchmarks.SOURCES` lists the styles.
 """

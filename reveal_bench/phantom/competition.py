@@ -20,7 +20,7 @@ import numpy as np
 from reveal_bench.arrays import BoolArray
 from reveal_bench.findings import CHEXPERT_LABELS
 from reveal_bench.phantom.folders import start_folder, write_csv
-from reveal_bench.phantom.layouts import LABEL_READERS, NOTICE, draw_labels, with_no_finding
+from reveal_bench.phantom.layouts import LABEL_READERS, NOTICE, draw_labels, label_generator, with_no_finding
 
 COMPETITION_FINDINGS = ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion")
 """The findings of the CheXpert competition, in the order of its files."""
@@ -35,7 +35,6 @@ def write_competition(
     n_studies: int = 500,
     *,
     seed: int = 0,
-    long_side: int = 2828,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
     """Write references, eight readers, ten systems and a labeler of `n_studies`.
@@ -46,7 +45,6 @@ def write_competition(
     Parameters
     ----------
     out : new or empty folder
-    long_side : has no effect, because no images are written
     progress : called with (studies done, all studies)
 
     Returns
@@ -59,7 +57,7 @@ def write_competition(
         If `out` is not empty.
     """
     out = start_folder(out, NOTICE)
-    rng = np.random.default_rng(seed)
+    rng = label_generator(seed)
     truth = draw_labels(rng, n_studies)
     names = [f"CheXpert-v1.0/test/patient{64741 + i}/study1" for i in range(n_studies)]
 

@@ -328,7 +328,6 @@ def write_chexpert_labels(
     n_studies: int = 500,
     *,
     seed: int = 0,
-    long_side: int = 2828,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
     """Write ``groundtruth.csv`` and readers' tables for `n_studies`, and ``valid.csv`` for two fifths of that number.
@@ -336,7 +335,6 @@ def write_chexpert_labels(
     Parameters
     ----------
     out : new or empty folder
-    long_side : has no effect, because no images are written
     progress : called with (studies done, all studies)
 
     Returns
@@ -351,7 +349,7 @@ def write_chexpert_labels(
     if n_studies < 1:
         raise ArgumentError("n_studies", "must be at least 1", n_studies)
     out = start_folder(out, NOTICE)
-    rng = np.random.default_rng(seed)
+    rng = label_generator(seed)
     n_valid = 2 * n_studies // 5
     test, valid = (draw_labels(rng, n) for n in (n_studies, n_valid))
     first = max(64741, 64541 + n_valid)  # in the source, the 200 validation patients come first
@@ -371,6 +369,11 @@ def write_chexpert_labels(
     if progress is not None:
         progress(n_studies + n_valid, n_studies + n_valid)
     return {"test": n_studies, "valid": n_valid}
+
+
+def label_generator(seed: int) -> np.random.Generator:
+    """Return the generator of labels, which differs from ``default_rng(seed)`` of those who draw scores for them."""
+    return np.random.default_rng([seed, *b"labels"])
 
 
 def draw_labels(rng: np.random.Generator, n: int) -> BoolArray:

@@ -268,6 +268,10 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
         (("build", "{tmp}/broken", "--out", "{tmp}/out"), "must be a download, not a dataset folder, which"),
         (("inspect", "{world}"), "must be a download, not a dataset folder"),
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
+        (
+            ("phantom", "{tmp}/new", "--style", "chexpert-labels", "--long-side", "64"),
+            "--long-side must be left out for --style chexpert-labels, which has no images, got 64",
+        ),
         (("rank", "{tmp}", "{world}"), r"must contain prediction files \(.*\), got none"),
         (("rank", "{tmp}/none", "{world}"), "none does not exist"),
         (("readers", "{tmp}/broken/manifest/gaps.csv"), "TABLE must have a `patient` in every row, got none in row 1"),

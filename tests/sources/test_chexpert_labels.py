@@ -8,8 +8,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from datasets import load_dataset
+from sklearn.metrics import roc_auc_score
 
 import reveal_bench as rb
 from reveal_bench.dataset.validate import validate_folder
@@ -214,9 +217,12 @@ def test_readers_of_one_file_name_keep_their_folders(tmp_path: Path) -> None:
     assert {row["reader"] for row in read(tmp_path).extras[0].rows} == {"readers_x_r1", "readers_y_r1", "r2"}
 
 
-def test_a_phantom_of_many_studies_has_each_once(tmp_path: Path) -> None:
+def test_a_phantom_of_many_studies_has_each_once_and_labels_that_its_seed_does_not_repeat(tmp_path: Path) -> None:
     write_chexpert_labels(tmp_path, 600)
     assert {split: len(records) for split, records in read(tmp_path).splits.items()} == {"test": 600, "validation": 240}
+    labels = pd.read_csv(tmp_path / "groundtruth.csv")[list(CHEXPERT_LABELS)].to_numpy()
+    aurocs = roc_auc_score(labels, np.random.default_rng(0).random(labels.shape), average=None)
+    assert np.all(abs(aurocs - 0.5) < 0.3)  # 0.00 to 0.03 with the generator of the labels
 
 
 def test_readers_alone_are_no_references(tmp_path: Path) -> None:
