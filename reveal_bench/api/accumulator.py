@@ -70,7 +70,7 @@ class Accumulator:
         self._options = options
         self._categories = numbered_categories(categories or (), first_category)
         self._lines: list[Mapping[str, Any]] = []
-        self._images: set[Any] = set()
+        self._ids: set[Any] = set()
 
     def update(self, predictions: Any, ids: Sequence[Any] | None = None) -> None:
         """Add the predictions of a batch.
@@ -87,11 +87,14 @@ class Accumulator:
         Raises
         ------
         ArgumentError
-            If `predictions` do not fit `ids` or the benchmark.
+            If `predictions` do not fit `ids` or the benchmark, or an id repeats since the last :meth:`reset`.
         """
+        new = [] if ids is None else list(ids)
+        if len({*new} - self._ids) < len(new):
+            repeated = next(one for one in new if one in self._ids or new.count(one) > 1)
+            raise ArgumentError("ids", "must not repeat: call `reset()` before each epoch", repr(repeated))
         if ids is not None and is_detector_output(predictions):
             rows, _ = detector_rows(predictions, ids, self._whole)
-            self._images.update(ids)
             if rows:
                 done = convert(rows, self._whole, boxes="xyxy", categories=self._categories)
                 self._lines += done.lines
@@ -108,6 +111,7 @@ class Accumulator:
             check_shape(array, "predictions", len(findings), ids)
             table = pd.DataFrame(array, columns=findings)
             self._lines += self._table_lines(named_table(table, self._whole, "predictions", ids=ids))
+        self._ids.update(new)
 
     def _table_lines(self, frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
         frame = with_id_column(frame, IdTexts(self._whole, "predictions"))
@@ -132,7 +136,7 @@ class Accumulator:
         LintError, ValueError
             As :func:`reveal_bench.score`, for example if an id was predicted twice or not at all.
         """
-        if self._images and not self._lines and not self._bench.kind.questions.uses_grid:
+        if self._ids and not self._lines and not self._bench.kind.questions.uses_grid:
             n_questions = len(self._bench.cases.records)
             nothing = LintReport("predictions", "list", 0, (), (), (), {}, n_questions=n_questions)
             return score(nothing, self._bench, **self._options)
@@ -140,4 +144,4 @@ class Accumulator:
 
     def reset(self) -> None:
         """Remove all predictions, for the next epoch."""
-        self._lines, self._images = [], set()
+        self._lines, self._ids = [], set()

@@ -46,9 +46,8 @@ def test_fifty_epochs_have_the_scores_of_their_tables(studies: tuple[Path, Path]
         if epoch % 10 < 2:
             table = pd.DataFrame(scores, ids, bench.findings)
             assert metric.compute().to_json() == rb.score(table, bench, **FEW).to_json()
-    metric.update(scores[:1], ids[:1])
-    with pytest.raises(LintError, match="already predicted"):
-        metric.compute()
+    with pytest.raises(ArgumentError, match=r"`ids` must not repeat: call `reset\(\)` before each epoch, got"):
+        metric.update(scores[:1], ids[:1])
 
 
 OUTPUT = {
@@ -75,7 +74,7 @@ def test_lists_of_torchvision_dictionaries_are_read(folders: dict[str, Path]) ->
     metric.update([OUTPUT], ["36199"])
     assert metric.compute().to_json() == rb.score(LINES, bench, allow_missing=True, **FEW).to_json()
     with pytest.raises(ArgumentError, match="`ids` must be the ids of 1 images, got 2"):
-        metric.update([OUTPUT], ["36199", "40"])
+        metric.update([OUTPUT], ["41", "42"])
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -150,6 +149,10 @@ def test_an_epoch_without_any_box_has_the_scores_of_misses(folders: dict[str, Pa
     scored = metric.compute().scored
     assert {one.value for one in scored.estimates if one.metric == "ap_50" and one.finding in NAMES} == {0.0}
     assert scored.report.n_questions == len(rb.load(folders["detection"]).cases.records)
+    for repeated in (["36199"], ["41", "41"]):  # a second epoch counted every box twice
+        with pytest.raises(ArgumentError, match=f"`ids` must not repeat.*, got '{repeated[0]}'"):
+            metric.update([OUTPUT] * len(repeated), repeated)
+    metric.reset()
     metric.update([OUTPUT], ["36199"])
     assert metric.compute().to_json() == rb.score(LINES, folders["detection"], **FEW).to_json()
     metric.reset()
