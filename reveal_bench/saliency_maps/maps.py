@@ -118,12 +118,13 @@ def _below(path: Path, root: Path | Sequence[Path]) -> Path:
     return path.relative_to(root) if isinstance(root, Path) else path
 
 
-def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: Sequence[str]) -> FoundMaps:
+def given_maps(maps: Mapping[Any, Any], image_ids: Collection[str], findings: Sequence[str]) -> FoundMaps:
     """Return the maps that a caller passes by image and finding.
 
     Parameters
     ----------
-    maps : (image, finding) -> a file, an array of a shape that a file may have, or such an array and the probability
+    maps : (image, finding), or image -> finding, -> a file, an array of a shape that a file may have, or such an array
+        and the probability
     image_ids, findings : images and findings of the split; pairs of other images are left out
 
     Raises
@@ -133,6 +134,8 @@ def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: S
     """
     files: dict[Pair, MapFile] = {}
     elsewhere = []
+    if all(isinstance(own, Mapping) for own in maps.values()):
+        maps = {(image, finding): one for image, own in maps.items() for finding, one in own.items()}
     for key, value in maps.items():
         if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(one, str) for one in key)):
             raise ArgumentError("maps", "must have keys (image, finding)", repr(key))

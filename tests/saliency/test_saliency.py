@@ -345,8 +345,11 @@ def test_lists_of_files_and_arrays_are_taken_as_a_folder_is(world: Any, folder_o
         heat = read_map(file)
         arrays[pair] = (heat.values[None], heat.probability)
     by_file = {pair: str(file.path) for pair, file in pairs.items()}
+    nested: dict[str, dict[str, Any]] = {}
+    for (image, finding), heat_and_probability in arrays.items():
+        nested.setdefault(image, {})[finding] = heat_and_probability
     written = []
-    for i, inputs in enumerate((files, by_file, arrays, [arrays, arrays])):
+    for i, inputs in enumerate((files, by_file, arrays, [arrays, arrays], nested)):
         rb.saliency(inputs, world.folder, split="released", out=tmp_path / f"{i}.jsonl", threshold=0.5)
         written.append((tmp_path / f"{i}.jsonl").read_bytes())
     assert len(written[0].splitlines()) == 12
@@ -358,6 +361,7 @@ def test_lists_of_files_and_arrays_are_taken_as_a_folder_is(world: Any, folder_o
     assert repr(scored[0]) == repr(scored[1])  # NaN are no different
     (first, *_) = arrays
     for wrong, message in (
+        ({"a": {"Edema": HEAT}, "b": HEAT}, "must have keys (image, finding), got 'a'"),
         ({"a": HEAT}, "must have keys (image, finding), got 'a'"),
         ({(first[0], "Edoema"): HEAT}, "must name findings of the benchmark"),
         ({("elsewhere", "Edema"): HEAT}, "must have maps of images of the split, got 1 of others"),

@@ -259,8 +259,11 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
             answer = {name: value for name, value in answer.items() if name != "abstain"}
         if isinstance(answer, Mapping) and not {"labels", "probabilities", "abstain"} & answer.keys():
             answer = {"probabilities": dict(answer)}
-        elif isinstance(answer, Sequence | Set) and not isinstance(answer, str):
+        elif isinstance(answer, list | tuple | Set) and all(isinstance(one, str) for one in answer):
             answer = {"labels": list(answer)}
+        elif not isinstance(answer, Mapping):
+            rule = "must map studies to labels; rb.convert(array, bench, labels=bench.findings, ids=ids) reads arrays"
+            raise ArgumentError("predictions", rule, f"{type(answer).__name__} for {key!r}")
         return [self.entry(fields_of("study_id", key, answer))]
 
     @override
