@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -237,20 +238,21 @@ def browser() -> Iterator[Any]:
         yield chromium
 
 
-FEWEST = {"chexlocalize": {"n_val": 2}}
-"""Style of a download -> options with which it has few pictures besides those asked for."""
+def draw_small(style: str, root: Path, n: int, *, seed: int) -> None:
+    """Write a synthetic download of `n` images, studies or tasks, with small pictures and few further ones."""
+    from reveal_bench.phantom import LAYOUTS
+
+    accepted = signature(LAYOUTS[style]).parameters
+    options = {name: value for name, value in {"long_side": 64, "n_val": 2}.items() if name in accepted}
+    LAYOUTS[style](root, n, seed=seed, **options)
 
 
 @pytest.fixture(scope="session")
 def twin_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Style of a download -> a synthetic one of fifteen films, studies or tasks. No test changes it."""
-    from reveal_bench.phantom import LAYOUTS
 
     def twin(style: str) -> Path:
-        options = FEWEST.get(style, {})
-        return made_once(
-            tmp_path_factory, f"twin-{style}", lambda root: LAYOUTS[style](root, 15, seed=3, long_side=64, **options)
-        )
+        return made_once(tmp_path_factory, f"twin-{style}", lambda root: draw_small(style, root, 15, seed=3))
 
     return twin
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from reveal_bench.analyses.relative_decrease import decreases_csv, published_csv
 from reveal_bench.api.result_table import TableResult, written
+from reveal_bench.api.score_tables import unanswered_questions
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records
 from reveal_bench.evaluation.score import ScoredFile
@@ -121,8 +122,13 @@ class Comparisons(TableResult):
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that name the findings on which only one of both systems has a score."""
-        return unshared_findings(self.comparisons)
+        """Sentences that count unanswered questions, and name the findings on which only one system has a score."""
+        return [*self.unanswered, *unshared_findings(self.comparisons)]
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Sentences that count the questions without an answer."""
+        return unanswered_questions([(self.a, self.scored_a), (self.b, self.scored_b)])
 
 
 def unshared_findings(comparisons: Sequence[Comparison]) -> list[str]:
@@ -235,11 +241,14 @@ class Ranking(TableResult):
 
     @property
     def remarks(self) -> list[str]:
-        """Sentence that names the findings on which only some of the ranked systems have a score; none for a group."""
+        """Sentences on unanswered questions, and on findings that only some systems score; none for a group."""
+        if self.group:
+            return []
         own = {one.name: [e for e in self.scored[one.name].estimates if e.metric == one.metric] for one in self.ranked}
         values = {name: {e.finding: e.value for e in scores if e.finding != MACRO} for name, scores in own.items()}
         n = self.ranked[0].n
-        return [] if self.group else _unshared(self.metric, "macros are", n, "every system", values)
+        unshared = _unshared(self.metric, "macros are", n, "every system", values)
+        return [*unanswered_questions((name, self.scored[name]) for name in values), *unshared]
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return each system with its ranks, its tier and its score in percent."""

@@ -276,8 +276,8 @@ def tune_thresholds(
     """
     criterion = _criterion_of(metric, sensitivity, specificity, ppv)
     if criterion is None:
-        others = ("sensitivity", "specificity", "ppv")
-        raise ArgumentError("metric", "must be given, or `sensitivity`, `specificity` or `ppv`", "none", others)
+        rule = "must be given, as in `metric`='youden', or `sensitivity`, `specificity` or `ppv`"
+        raise ArgumentError("metric", rule, others=("metric", "sensitivity", "specificity", "ppv"))
     if otherwise is not None and not 0 <= otherwise <= 1:
         raise ArgumentError("otherwise", "must be in [0, 1]", otherwise)
     scored = _scored(predictions, bench, split, name, ScoringOptions())
@@ -285,8 +285,9 @@ def tune_thresholds(
     lacking = {one.finding: one.reason for one in tuned if one.reason}
     if lacking and otherwise is None:
         named = "; ".join(f"{finding}: {reason}" for finding, reason in lacking.items())
-        rule = f"must be given, because {len(lacking)} of {len(tuned)} findings have no threshold"
-        raise ArgumentError("otherwise", rule, named)
+        n = f"{len(lacking)} of {len(tuned)} findings have no threshold"
+        rule = f"must be given, as in `otherwise`=0.5, because {n}"
+        raise ArgumentError("otherwise", rule, named, ("otherwise",))
     return ThresholdTuning(scored, criterion, tuned, otherwise if lacking else None)
 
 

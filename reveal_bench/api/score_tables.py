@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,11 @@ class Scores(TableResult):
         how = "; ".join([intervals_text(self.scored.resampling), *self.scored.tuning_notes])
         return f"{report.file} on {self.scored.place}: {scale} with {how}{declined}{warned}"
 
+    @property
+    def remarks(self) -> list[str]:
+        """Sentence that counts questions without an answer; none if all are answered."""
+        return unanswered_questions([(self.scored.report.file, self.scored)])
+
     def printed_rows(self) -> list[dict[str, str]]:
         """Return macros, then findings: values and intervals in percent, ratings on their own scale."""
         of_groups = named_macros(self.scored.finding_groups)
@@ -121,6 +126,12 @@ class Scores(TableResult):
         """Return the stable JSON document of ``reveal-bench score --json``, including other requested results."""
         parts = {"subgroups": self.subgroups, "readers": self.readers, "published": self.published}
         return self.scored.to_document() | {name: part.plain for name, part in parts.items() if part is not None}
+
+
+def unanswered_questions(systems: Iterable[tuple[str, ScoredFile]]) -> list[str]:
+    """Return a sentence for each system, (name, scores), that lacks answers to some questions."""
+    counts = [(name, len(scored.report.missing_pairs), scored.report.n_questions) for name, scored in systems]
+    return [f"{name}: no answer to {n:,} of {count_text(n_all, 'question')}" for name, n, n_all in counts if n]
 
 
 def _cases_text(estimate: Estimate, n_positive: int | None) -> str:

@@ -139,10 +139,10 @@ def compare(
         return
     if terminal.printed_as(result, form):
         return
-    caption = replace(result, a=name_a, b=name_b).caption
-    terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B", wide=wide)
-    for verdict in result.verdicts:
-        terminal.say(verdict)
+    result = replace(result, a=name_a, b=name_b)
+    terminal.print_comparisons(result.comparisons, result.caption, what="decrease" if relative else "A - B", wide=wide)
+    for sentence in (*result.unanswered, *result.verdicts):
+        terminal.say(sentence)
 
 
 def rank(
@@ -280,6 +280,10 @@ def _at_own_thresholds(
     file: Path, folder: AnyBench, options: ScoringOptions, *, split: str | None, ratings: Path | None
 ) -> Scores:
     from reveal_bench.api.scoring import once, score_with
+    from reveal_bench.predictions.files import metadata_path
 
-    own = replace(once(options), thresholds=thresholds_of(own_metadata(file)))
-    return score_with(file, folder, own, split=split, ratings=ratings)
+    thresholds = thresholds_of(own_metadata(file))
+    if thresholds is None:
+        remedy = f"`tune` on another split writes them with `--metadata {metadata_path(file)}`"
+        terminal.warn([f"{file.name} has no thresholds of its own, so 0.5 applies: {remedy}"])
+    return score_with(file, folder, replace(once(options), thresholds=thresholds), split=split, ratings=ratings)

@@ -259,6 +259,8 @@ def score(
         positives=scored.rows.positives,
         wide=wide,
     )
+    for remark in result.remarks:
+        terminal.say(remark)
     if scored.options.finding_groups:
         terminal.print_group_macros(scored.finding_groups, wide=wide)
     if scored.answered is not None:

@@ -29,9 +29,7 @@ _RUN_FILE = re.compile(r"predictions(-\d+)?\.jsonl")
 _METADATA = "submission.json"
 _BESIDE = {_METADATA, _RUN, _TRANSCRIPT, "summary.json", "answers.jsonl"}
 """Names of files that are not predictions but may be in the same folder, for example in a run folder."""
-_BESIDE_FILE = re.compile(
-    r".*\.(submission\.json|(jsonl|json|csv|tsv|parquet)\.(options\.json|tuning\.csv|gates\.csv))"
-)
+_BESIDE_FILE = re.compile(r".*\.(submission\.json|\w+\.(options\.json|tuning\.csv|gates\.csv))")
 """Names of the metadata of one prediction file, and of the files that `saliency` writes beside its predictions."""
 _MOST_NAMED = 5
 GO_ON = "repeat its `reveal-bench run` command, which asks only the questions that are left"

@@ -52,7 +52,7 @@ def test_thresholds_are_tuned_on_one_split_and_applied_on_another(folder: Path, 
     metadata.write_text('{"organization": "Mine", "thresholds": 0.9}')
     words = (folder / "val.jsonl", folder / "folder", "--split", "val", "--metadata", metadata)
     refused = call("tune", *words, "--metric", "youden", expect=1).stderr
-    assert "--otherwise must be given, because 2 of 3 findings have no threshold" in refused
+    assert "--otherwise must be given, as in --otherwise=0.5, because 2 of 3 findings have no threshold" in refused
     assert "Edema: all cases have it; Nodule: no case has it" in refused
     printed = call("tune", *words, "--metric", "youden", "--otherwise", "0.4", "--wide")
     assert re.search(r"Mass +20 of 60 +0.150 +100.0 +90.0 +83.3 +100.0", printed.stdout)  # 20 of 20, 36 of 40, 20 of 24
@@ -100,7 +100,11 @@ def test_two_files_in_a_folder_have_thresholds_of_their_own(folder: Path, tmp_pa
     for refused in (words, submit):
         assert "Name it a.submission.json if they are those of a.jsonl" in call(*refused, expect=1).stderr
     (tmp_path / "submission.json").write_text('{"organization": "Mine"}')  # of both
-    assert json.loads(call(*words).stdout)["protocol"]["thresholds"]["a.jsonl"] == 0.5
+    done = call(*words)
+    assert json.loads(done.stdout)["protocol"]["thresholds"]["a.jsonl"] == 0.5
+    assert "a.jsonl has no thresholds of its own, so 0.5 applies" in done.stderr
+    assert f"--metadata {tmp_path / 'a.submission.json'}`" in done.stderr
+    assert "b.v2.jsonl.gz has no thresholds" not in done.stderr
     files[1].unlink()
     call("tune", files[0], folder / "folder", "--split", "val", "--metric", "f1", "--otherwise", "0.2")
     assert json.loads((tmp_path / "submission.json").read_text())["thresholds"][EDEMA] == 0.2
@@ -242,7 +246,7 @@ def test_few_patients_beyond_the_fixed_rate_leave_no_interval() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "`metric` must be given, or `sensitivity`, `specificity` or `ppv`"),
+        ({}, "`metric` must be given, as in `metric`='youden', or `sensitivity`, `specificity` or `ppv`"),
         ({"metric": "f1", "ppv": 0.9}, "`metric` must be given without another criterion, got ppv, f1"),
         ({"metric": "f1", "otherwise": 2}, "`otherwise` must be in [0, 1], got 2"),
     ],

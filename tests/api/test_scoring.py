@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,6 +136,30 @@ def test_thresholds_are_numbers_of_any_library(studies: tuple[Path, Path], form:
     assert rb.score(rows, bench, thresholds=np.float32(0.5), **FEW).to_json() == rb.score(rows, bench, **FEW).to_json()
     with pytest.raises(ArgumentError, match=f"must be one number, or one for each of {len(cuts)} findings, got 1 num"):
         rb.score(rows, bench, thresholds=[0.5])
+
+
+def test_unanswered_studies_are_counted_beside_the_scores(studies: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, files = studies
+    right = files / "right.jsonl"
+    lines = right.read_text().splitlines(keepends=True)
+    (tmp_path / "part.jsonl").write_text("".join(lines[3:]))
+    shutil.copy(right, tmp_path)
+    few = ("--allow-missing", "--resamples", 20)
+    text = f"part.jsonl: no answer to 3 of {len(lines)} questions"
+    for words in (("score", tmp_path / "part.jsonl"), ("compare", right, tmp_path / "part.jsonl")):
+        assert text in call(*words, folder, *few).stdout
+    assert text.replace(".jsonl", "") in call("rank", tmp_path, folder, *few).stdout
+    assert "no answer" not in call("score", right, folder, "--resamples", 20).stdout
+
+
+def test_vectors_of_studies_are_refused_with_their_remedy(studies: tuple[Path, Path]) -> None:
+    bench = rb.load(studies[0])
+    vector = np.full(len(bench.findings), 0.3)
+    for answer in (vector, vector.tolist(), tuple(vector), 0.3):
+        with pytest.raises(ArgumentError, match=r"rb\.convert\(array, bench, labels=bench\.findings, ids=ids\)"):
+            rb.score(dict.fromkeys(bench.ids, answer), bench)
+    done = rb.convert(np.tile(vector, (len(bench.ids), 1)), bench, labels=bench.findings, ids=bench.ids)
+    assert rb.lint(done, bench).ok
 
 
 def test_findings_that_one_system_never_names_are_told_in_every_form(studies: tuple[Path, Path]) -> None:

@@ -29,7 +29,7 @@ from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.pictures import develop
 from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_json
 from reveal_bench.tables import TableLimits, scan_table
-from tests.conftest import FEWEST
+from tests.conftest import draw_small
 
 SOURCES_DRAWN = [name for name, (row, _) in SOURCES.items() if row.styles]
 READ = (".csv", ".tsv", ".gz", ".json", ".jsonl", ".xlsx", ".parquet", ".yaml", ".zip", ".jpg", ".png")
@@ -53,7 +53,7 @@ def outcome(name, root):
 def test_no_link_out_of_a_download_is_followed(tmp_path, name):
     """A file that is a link to a place outside counts as missing, or stops the build."""
     root, outside = tmp_path / "download", tmp_path / "outside"
-    LAYOUTS[name](root, 3, seed=4, long_side=64, **FEWEST.get(name, {}))
+    draw_small(name, root, 3, seed=4)
     assert outcome(name, root) != "refused"
     kinds = {}
     for path in sorted(root.rglob("*")):

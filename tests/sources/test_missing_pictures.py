@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import BuildError, detect_source
 from reveal_bench.sources.source import set_aside_lines
 from tests.cli.test_score import call
-from tests.conftest import FEWEST
+from tests.conftest import draw_small
 
 APART = {
     "chexlocalize": True, "chestx-det": True, "nih-boxes": True, "ms-cxr": True, "rexecution": True,
@@ -25,7 +24,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A download of each source without any picture."""
     folder = tmp_path_factory.mktemp("apart")
     for style in APART:
-        LAYOUTS[style](folder / style, 12, seed=0, long_side=64, **FEWEST.get(style, {}))
+        draw_small(style, folder / style, 12, seed=0)
         for path in folder.joinpath(style).rglob("*"):
             if path.suffix in PICTURES:
                 path.unlink()
