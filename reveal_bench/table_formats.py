@@ -338,8 +338,8 @@ def _parquet_rows(path: Path, notes: TableNotes, opened: ExitStack, only: Collec
     small = {"thrift_string_size_limit": 1 << 20, "thrift_container_size_limit": 1 << 20}  # of the footer
     try:
         with pq.ParquetFile(path, **small) as footer:
-            _check_footer(footer, notes)
-            leaves = (footer.schema.column(i) for i in range(len(footer.schema)))
+            leaves = [footer.schema.column(i) for i in range(len(footer.schema))]
+            _check_footer(footer, leaves, only, notes)
             texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         # repeated texts are stored once, so that their expanded size is known before they are expanded
         file = opened.enter_context(pq.ParquetFile(path, read_dictionary=texts, **small))
@@ -358,14 +358,21 @@ def _parquet_rows(path: Path, notes: TableNotes, opened: ExitStack, only: Collec
         raise OSError(str(error)) from None
 
 
-def _check_footer(file: Any, notes: TableNotes) -> None:
+def _check_footer(file: Any, leaves: Sequence[Any], only: Collection[str] | None, notes: TableNotes) -> None:
+    """Check the sizes in the footer; each value of a list, and each list in a list, is a cell."""
     metadata, limits = file.metadata, notes.limits
-    n_bytes = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    n_cells = sum(
+        max(1, leaf.max_repetition_level) * group.column(i).num_values
+        for i, leaf in enumerate(leaves)
+        if only is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in only)
+        for group in groups
+    )
     sizes = {
-        "rows": (metadata.num_rows, limits.rows),
+        "rows": (sum(group.num_rows for group in groups), limits.rows),
         "columns": (metadata.num_columns, limits.columns),
-        "cells": (metadata.num_rows * metadata.num_columns, limits.cells),
-        "size": (n_bytes, limits.unpacked_bytes),
+        "cells": (n_cells, limits.cells),
+        "size": (sum(group.total_byte_size for group in groups), limits.unpacked_bytes),
     }
     for field, (size, most) in sizes.items():
         if size > most:
@@ -396,4 +403,7 @@ def values_of(column: Any) -> Sequence[Any]:
         used = pc.unique(column.indices).drop_null()  # a dictionary may be far larger than the part that a batch uses
         texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
         return [None if index is None else texts[index] for index in column.indices.to_pylist()]
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        values = iter(values_of(column.flatten()))
+        return [None if n is None else list(itertools.islice(values, n)) for n in column.value_lengths().to_pylist()]
     return column.to_pylist()  # type: ignore[no-any-return]

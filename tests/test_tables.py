@@ -272,9 +272,14 @@ def parquet(path: Path, **columns: Any) -> Path:
 
 
 def test_dates_and_bytes_in_lists_of_parquet_are_text(tmp_path: Path) -> None:
-    lists = parquet(tmp_path / "t.parquet", day=[[date(2026, 1, 2)]], image=[{"bytes": b"\x89PNG"}])
-    (row,) = read_input_table(lists).rows
+    columns = {
+        "day": [None, [date(2026, 1, 2)]],
+        "image": [None, {"bytes": b"\x89PNG"}],
+        "box": [None, [[1], None, []]],
+    }
+    _, row = read_input_table(parquet(tmp_path / "t.parquet", **columns)).rows
     assert (row["day"], row["image"]) == ('["2026-01-02"]', r"""{"bytes": "b'\\x89PNG'"}""")
+    assert row["box"] == "[[1], null, []]"
 
 
 LIMITED: dict[str, tuple[str | bytes | dict[str, Any], TableLimits, str]] = {
@@ -288,6 +293,8 @@ LIMITED: dict[str, tuple[str | bytes | dict[str, Any], TableLimits, str]] = {
     "columns of Parquet": ({"a": [1], "b": [2]}, TableLimits(columns=1), "`columns` must be at most 1, got 2"),
     "rows of Parquet": ({"a": [1, 2]}, TableLimits(rows=1), "`rows` must be at most 1, got 2"),
     "cells of Parquet": ({"a": [1] * 9, "b": [2] * 9}, TableLimits(cells=17), "`cells` must be at most 17, got 18"),
+    "values in lists": ({"a": [[1] * 18]}, TableLimits(cells=17), "`cells` must be at most 17, got 18"),
+    "lists in a list": ({"a": [[[]] * 9]}, TableLimits(cells=17), "`cells` must be at most 17, got 18"),
     "repeated texts": ({"a": ["x" * 1000] * 1000}, TableLimits(unpacked_bytes=900_000), "t:1: `size` must be at most"),
     "repeated texts in lists": (
         {"a": [["x" * 1000]] * 1000}, TableLimits(unpacked_bytes=900_000), "t:1: `size` must be at most"

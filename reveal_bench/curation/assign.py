@@ -120,8 +120,9 @@ def read_readers(path: Path) -> dict[str, int]:
     first: dict[str, int] = {}
     for row in table.rows:
         reader, capacity = row["reader"], row["capacity"]
-        if not reader:
-            problems.append(Problem(path.name, row.number, "reader", "must name a reader", "a blank cell"))
+        if not reader or not reader.isprintable():
+            value = repr(reader[:80]) if reader else "a blank cell"
+            problems.append(Problem(path.name, row.number, "reader", "must be a name in printable characters", value))
         elif reader.casefold() in first:
             value = f"{reader!r} again, first in row {first[reader.casefold()]}"
             problems.append(Problem(path.name, row.number, "reader", "must occur only once", value))

@@ -167,7 +167,14 @@ BAD_TABLES = {
     "no readers": ("reader,capacity\n", ["`rows` must contain at least one"]),
     "no capacity": ("reader\na\n", ["`columns` must be reader and capacity, got reader"]),
     "one column more": ("reader,capacity,email\na,1,x\n", ["got reader, capacity, email"]),
-    "blank reader": ("reader,capacity\n,3\n", ["readers.csv:2: `reader` must name a reader, got a blank cell"]),
+    "blank reader": (
+        "reader,capacity\n,3\n",
+        ["readers.csv:2: `reader` must be a name in printable characters, got a blank cell"],
+    ),
+    "a reader of two lines": (
+        'reader,capacity\n"Ada\nBen",3\n',
+        [r"readers.csv:2: `reader` must be a name in printable characters, got 'Ada.*Ben'"],
+    ),
     "twice": (
         "reader,capacity\na,1\nA,2\n",
         ["readers.csv:3: `reader` must occur only once, got 'A' again, first in row 2"],

@@ -99,11 +99,19 @@ def test_files_that_break_their_format_are_refused_with_the_place(tmp_path: Path
     with pytest.raises(ValueError, match=r"study\.imrmc: `size` must be at most 268,435,456 bytes, got 268,435,457"):
         rb.readers(file)
     damaged = tmp_path / "damaged.xlsx"
-    with zipfile.ZipFile(damaged, "w") as archive:
-        archive.writestr("xl/workbook.xml", "<sheet/>")
-    damaged.write_bytes(damaged.read_bytes().replace(b"<sheet/>", b"<sheep/>"))  # its checksum is wrong now
-    with pytest.raises(ValueError, match=r"damaged\.xlsx: `file` must be readable as xlsx, got not an xlsx file"):
-        rb.readers(damaged)
+    for sound, other, compression in (
+        (b"<sheet/>", b"<sheep/>", 0),
+        ("ä.xml".encode(), b"\xff\xff.xml", 0),
+        (b"\x5d\0", b"\xff\0", 14),
+    ):
+        with zipfile.ZipFile(damaged, "w", compression) as archive:
+            archive.writestr("xl/workbook.xml", "<sheet/>")
+            archive.writestr("ä.xml", "")
+        damaged.write_bytes(
+            damaged.read_bytes().replace(sound, other)
+        )  # a checksum, a name, or LZMA's head is wrong now
+        with pytest.raises(ValueError, match=r"damaged\.xlsx: `file` must be readable as xlsx, got "):
+            rb.readers(damaged)
     jafroc(study, tmp_path / "froc.xlsx", FP=[["r0", "m0", 1, 3.0]])  # a false mark on a case with a lesion
     with pytest.raises(ValueError, match="must be a case with no lesion in the sheet Truth: free-response marks"):
         rb.readers(tmp_path / "froc.xlsx")
