@@ -19,6 +19,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -88,7 +89,7 @@ def _divides_one(step: float) -> bool:
     return abs(1 / step - round(1 / step)) < 1e-9
 
 
-def _ascends(values: Sequence[float]) -> bool:
+def _ascends(values: Sequence[Any]) -> bool:
     return all(a < b for a, b in itertools.pairwise(values))
 
 
@@ -107,6 +108,18 @@ def _is_receiver(url: str) -> bool:
     return is_safe and is_plain and host != ""
 
 
+def _is_time(text: str) -> bool:
+    try:
+        return not text or (text.endswith("Z") and datetime.fromisoformat(text).tzinfo is not None)
+    except ValueError:
+        return False
+
+
+def _shown(time: str) -> str:
+    """Return a time of a settings file as pages and errors show it."""
+    return f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M} UTC"
+
+
 def _are_events(names: Sequence[str]) -> bool:
     return len(names) > 0 and all(name in WEBHOOK_EVENTS and names.count(name) == 1 for name in names)
 
@@ -118,6 +131,7 @@ def _are_leaks(names: Sequence[str]) -> bool:
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False), WrapValidator(_check_as_written)]
 _Step = Annotated[_Number, Field(ge=0.01, le=0.25), _must("divide 1", _divides_one)]
 _Line = Annotated[StrictStr, Field(max_length=1000), _must("be one line of printable characters", str.isprintable)]
+_Time = Annotated[StrictStr, _must('be a UTC time such as "2027-03-01T12:00Z", or empty', _is_time)]
 _FewestCases = Annotated[StrictInt, Field(ge=LEAST_CELL, le=100_000)]
 _Budget = Annotated[StrictInt, Field(ge=1, le=1000)]
 _Bits = Annotated[_Number, Field(gt=0, le=1000)]
@@ -237,6 +251,27 @@ class ReadingPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundPolicy:
+    """The times in UTC from which and until which a board accepts submissions, such as "2027-03-01T12:00Z"; empty for
+    no limit.
+    """
+
+    opens: _Time = ""
+    closes: _Time = ""
+
+    @property
+    def sentence(self) -> str:
+        """The times as a sentence; empty if there are none."""
+        limits = [f"{word} {_shown(text)}" for word, text in (("from", self.opens), ("until", self.closes)) if text]
+        return f"Submissions are accepted {' '.join(limits)}." if limits else ""
+
+    def includes(self, moment: float) -> bool:
+        """Return True if submissions are accepted at a moment, in seconds since 1970."""
+        has_begun = not self.opens or moment >= datetime.fromisoformat(self.opens).timestamp()
+        return has_begun and (not self.closes or moment < datetime.fromisoformat(self.closes).timestamp())
+
+
+@dataclass(frozen=True, slots=True)
 class AccountsPolicy:
     """The rule for new teams: "open" teams may submit at once, "asked" teams after an administrator approved them."""
 
@@ -263,6 +298,7 @@ class BenchmarkSettings:
     host: str = ""
     contact: str = ""
     reading: ReadingPolicy = ReadingPolicy()
+    round: RoundPolicy = RoundPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +390,7 @@ class _BenchmarkTables(BaseModel, extra="forbid"):
     quota: QuotaPolicy = QuotaPolicy()
     exposure: ExposurePolicy = ExposurePolicy()
     reading: ReadingPolicy = ReadingPolicy()
+    round: RoundPolicy = RoundPolicy()
     about: _About = _About()
 
 
@@ -387,7 +424,8 @@ class Settings:
         """Return the settings of `benchmark`: its own values if set, otherwise the general values."""
         tables = _File(**_tables_of(self._document, benchmark))
         about = asdict(tables.about)
-        return BenchmarkSettings(tables.release, tables.quota, tables.exposure, **about, reading=tables.reading)
+        rules = (tables.release, tables.quota, tables.exposure)
+        return BenchmarkSettings(*rules, **about, reading=tables.reading, round=tables.round)
 
     @property
     def accounts(self) -> AccountsPolicy:
@@ -468,6 +506,7 @@ def _explain(error: ErrorDetails) -> str:
 def _check_together(tables: Document, path: Path, prefix: str) -> None:
     """Check the rules that involve two keys."""
     release, quota, exposure = tables["release"], tables["quota"], tables["exposure"]
+    times = [datetime.fromisoformat(text) for text in map(tables["round"].get, ("opens", "closes")) if text]
     is_ruled = quota["total"] == BY_HOLDOUT
     steps = [step * release["place_factor"] for step in release["band_resolution"]]
     rules = (
@@ -478,6 +517,7 @@ def _check_together(tables: Document, path: Path, prefix: str) -> None:
         ("quota", "per_day", is_ruled or quota["per_day"] <= quota["total"], "not exceed quota.total"),
         ("quota", "total", is_ruled or quota["total"] <= quota["board_total"], "not exceed quota.board_total"),
         ("exposure", "watch_bits", exposure["watch_bits"] <= exposure["close_bits"], "not exceed exposure.close_bits"),
+        ("round", "closes", _ascends(times), "be after round.opens"),
     )  # fmt: skip
     for table, key, is_met, rule in rules:
         if not is_met:

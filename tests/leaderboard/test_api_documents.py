@@ -106,7 +106,7 @@ def test_what_is_public_names_no_person_and_no_contact(world: World, write_file:
 
 
 def test_every_field_of_the_metadata_is_either_shown_or_known_to_be_hidden() -> None:
-    assert set(Metadata.model_fields) - set(PublicMetadata.model_fields) == {"contact"}
+    assert set(Metadata.model_fields) - set(PublicMetadata.model_fields) == {"contact", "share_predictions"}
     assert set(TuningRecord.model_fields) - set(PublicTuning.model_fields) == {"file", "file_sha256"}
     own = {"benchmark": "b", "version": "1", "split": "val", "n": 3, "criterion": "f1"}
     stored = {

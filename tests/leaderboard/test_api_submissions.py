@@ -178,6 +178,33 @@ def test_a_closed_board_says_why(world: World, write_file: WriteFile) -> None:
     assert "for refresh" in problem(world.send(write_file()), 409, "board-closed")["detail"]
 
 
+@pytest.mark.parametrize(
+    ("times", "is_open", "sentence"),
+    [
+        ('closes = "2026-01-31T12:30Z"', False, "Submissions are accepted until 2026-01-31 12:30 UTC."),
+        ('opens = "2999-01-01T00:00Z"', False, "Submissions are accepted from 2999-01-01 00:00 UTC."),
+        (
+            'opens = "2026-01-01T00:00Z"\ncloses = "2999-01-31T00:00Z"',
+            True,
+            "Submissions are accepted from 2026-01-01 00:00 UTC until 2999-01-31 00:00 UTC.",
+        ),
+    ],
+)
+def test_files_are_accepted_only_within_the_times_of_the_round(
+    board: Board, tmp_path: Path, write_file: WriteFile, times: str, *, is_open: bool, sentence: str
+) -> None:
+    settings = f"[benchmarks.{BENCHMARK}.round]\n{times}\n"
+    with api_world(board, tmp_path, settings=settings) as world:
+        answer = world.send(write_file())
+        (listed,) = world.client().get("/api/v1/benchmarks").json()["benchmarks"]
+        if is_open:
+            assert (answer.status_code, listed["state"], listed["state_why"]) == (202, "open", "")
+        else:
+            detail = problem(answer, 409, "board-closed")["detail"]
+            assert detail == f"the board of {BENCHMARK} is paused: {sentence}"
+            assert (listed["state"], listed["state_why"]) == ("paused", sentence)
+
+
 def test_a_spent_budget_is_told_with_its_account(board: Board, tmp_path: Path, write_file: WriteFile) -> None:
     with api_world(board, tmp_path, settings="[quota]\ntotal = 2\nper_day = 1\n") as world:
         world.score(sent(world, write_file(seed=1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -79,11 +80,13 @@ def test_the_kept_patients_decide_once_the_board_is_closed(board: Board, tmp_pat
         ids = {}
         for name, group in ((LUCKY, patients - kept), (BETTER, kept)):
             file = right_on(board, group, tmp_path / f"{name}.jsonl")
-            ids[name] = server.post(file, METADATA | {"model": {"name": name}}).json()["id"]
+            shared = {"share_predictions": True} if name == LUCKY else {}
+            ids[name] = server.post(file, METADATA | {"model": {"name": name}} | shared).json()["id"]
             server.wait_scored(ids[name])
         public = board_of(server)
         assert (public["ranked_part"], macros(public, "figures")) == ("public", [(LUCKY, 1.0), (BETTER, 0.0)])
         assert server.get(f"/api/v1/submissions/{ids[BETTER]}/receipt?part=final").status_code == 404
+        assert {part for _, part, _ in exported(server, tmp_path / "before")[1]} == {"public"}
 
         closing = ["admin", "set-board", BENCHMARK, "closed", "--why", "the round is over", "--data", str(server.data)]
         assert CliRunner().invoke(app, closing).exit_code == 0
@@ -120,6 +123,32 @@ def test_the_kept_patients_decide_once_the_board_is_closed(board: Board, tmp_pat
     assert refused.exit_code == 2
     said = " ".join(refused.output.replace("│", "").split())
     assert "`release.final_share` of chexlocalize 1.0.0 must stay 0.5, because its scores use it, got 0.0" in said
+
+    ranks, figures = exported(server, tmp_path / "export")
+    assert ranks == {BETTER: "1", LUCKY: "2"}
+    assert set(figures) == {
+        *((ids[BETTER], "final", 1.0), (ids[BETTER], "public", 0.0)),
+        *((ids[LUCKY], "final", 0.0), (ids[LUCKY], "public", 1.0)),
+    }
+    names = [path.name for path in sorted((tmp_path / "export" / "receipts").iterdir())]
+    version = final["version"]
+    assert names == sorted(f"{one}-{version}-{part}.json" for one in ids.values() for part in ("public", "final"))
+    for name in names:
+        assert verify_receipt(json.loads((tmp_path / "export" / "receipts" / name).read_text())).receipt
+    (copy,) = (tmp_path / "export" / "predictions").iterdir()
+    assert (copy.name, copy.read_bytes()) == (f"{ids[LUCKY]}.jsonl", (tmp_path / f"{LUCKY}.jsonl").read_bytes())
+
+
+def exported(server: Server, folder: Path) -> tuple[dict[str, str], list[tuple[str, str, float]]]:
+    """Model -> rank, and (id, part, value) of every macro hit rate, as `admin export` writes them."""
+    words = ["admin", "export", BENCHMARK, "--data", str(server.data), "--out", str(folder)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, words).exit_code == 1  # the folder exists now
+    with (folder / "submissions.csv").open(newline="", encoding="utf-8") as file:
+        ranks = {row["model"]: row["rank"] for row in csv.DictReader(file)}
+    rows = pq.read_table(folder / "figures.parquet").to_pylist()
+    macro = [row for row in rows if (row["metric"], row["finding"]) == ("point_hit", "macro")]
+    return ranks, [(row["submission_id"], row["part"], row["value"]) for row in macro]
 
 
 def test_a_finding_needs_enough_cases_in_both_parts() -> None:

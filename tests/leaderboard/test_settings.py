@@ -17,6 +17,7 @@ from reveal_leaderboard.settings import (
     QuotaPolicy,
     ReadingPolicy,
     ReleasePolicy,
+    RoundPolicy,
     SettingsError,
     Webhook,
     load_settings,
@@ -42,12 +43,12 @@ def test_packaged_settings_equal_the_defaults() -> None:
 def test_packaged_file_explains_every_setting() -> None:
     """A setting that the page "About" does not print would be a hidden policy."""
     policies = {"release": ReleasePolicy, "quota": QuotaPolicy, "exposure": ExposurePolicy, "reading": ReadingPolicy,
-                "accounts": AccountsPolicy}  # fmt: skip
+                "accounts": AccountsPolicy, "round": RoundPolicy}  # fmt: skip
     for table, policy in policies.items():
         assert set(PACKAGED_SETTINGS[table]) == set(asdict(policy())), table
     lines = PACKAGED.read_text(encoding="utf-8").splitlines()
     for before, line in itertools.pairwise(lines):
-        if re.match(r"\w+ = ", line) and not line.startswith(("citation", "terms", "seed")):
+        if re.match(r"\w+ = ", line) and not line.startswith(("citation", "terms", "seed", "closes")):
             assert before.startswith("# "), line
 
 
@@ -150,6 +151,14 @@ RULES = {
         "[quota]\ntotal = 3\nboard_total = 2",
         "`quota.total` must not exceed quota.board_total, got 3",
     ),
+    "closes before it opens": (
+        '[round]\nopens = "2027-03-01T12:00Z"\ncloses = "2027-03-01T12:00Z"',
+        "`round.closes` must be after round.opens, got '2027-03-01T12:00Z'",
+    ),
+    **{
+        f"closes at {time}": (f'[round]\ncloses = "{time}"', "`round.closes` must be a UTC time such as .*, got '")
+        for time in ("2027-03-01T12:00", "2027-03-01T12:00+01:00", "1 March", "2027-02-30T12:00Z", "Z")
+    },
     "close before watch": ("[exposure]\nwatch_bits = 9", "`exposure.watch_bits` must not exceed exposure.close_bits"),
     "two lines": ('[about]\nterms = "a\\nb"', "`about.terms` must be one line"),
     "unknown benchmark": (
@@ -247,7 +256,14 @@ def test_the_document_is_json() -> None:
     assert document["release"]["bands"] == [30, 60, 120]
     assert document["quota"] == {"total": "by holdout", "per_day": 2, "board_total": 150}
     assert document["reading"] == {"readers_per_answer": 2, "team": ""}
-    assert set(document) == {"release", "quota", "exposure", "reading", "citation", "terms", "host", "contact"}
+    assert set(document) == {
+        "release",
+        "quota",
+        "exposure",
+        "reading",
+        "round",
+        *("citation", "terms", "host", "contact"),
+    }
 
 
 def test_webhooks_are_parsed_but_never_printed(tmp_path: Path) -> None:

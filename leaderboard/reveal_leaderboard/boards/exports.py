@@ -27,16 +27,13 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.standings import BoardEntry, Standings
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SCHEMA = 2
 COLUMNS: dict[str, tuple[str, str]] = {
@@ -126,11 +123,16 @@ def to_csv(board: Standings) -> str:
     """Return the board as CSV with a header (RFC 4180): lines end with CR LF, and texts that contain CR or LF are
     quoted.
     """
+    return csv_text(_rows(board), COLUMNS)
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]) -> str:
+    """Return rows as CSV text with a header; `columns` as :data:`COLUMNS`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    for row in _rows(board):
-        writer.writerow([_cell(row.get(name)) for name in COLUMNS])
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in columns])
     return text.getvalue()
 
 
@@ -145,26 +147,28 @@ def to_parquet(board: Standings) -> bytes:
         primary, ranked_at, exported_at (always null, so that equal boards give equal files), and signatures: metric ->
         recipes.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rows = [
         {**row, "date": None if row.get("date") is None else date.fromisoformat(row["date"])} for row in _rows(board)
     ]
-    schema = _schema().with_metadata({"reveal_leaderboard": json.dumps(_about(board))})
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
-    return sink.getvalue()
+    return parquet_bytes(rows, COLUMNS, {"reveal_leaderboard": json.dumps(_about(board))})
 
 
-def _schema() -> pa.Schema:
+def parquet_bytes(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, tuple[str, str]],
+    metadata: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return rows as a Parquet file; `columns` as :data:`COLUMNS`, `metadata` for its schema."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    kinds = {
-        "string": pa.string(), "int32": pa.int32(), "bool": pa.bool_(), "float64": pa.float64(), "date32": pa.date32(),
-    }  # fmt: skip
-    fields = [pa.field(name, kinds[kind], metadata={"meaning": meaning}) for name, (kind, meaning) in COLUMNS.items()]
-    return pa.schema(fields)
+    fields = [
+        pa.field(name, pa.type_for_alias(kind), metadata={"meaning": meaning})
+        for name, (kind, meaning) in columns.items()
+    ]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields, metadata)), sink)
+    return sink.getvalue()
 
 
 def _about(board: Standings) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_bench.printed_tables import PrintedTable
+from reveal_bench.words import count_text
 from reveal_leaderboard.cli.process import log_to_stderr
 from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, resolve_paths
 
@@ -379,6 +380,24 @@ def ratings(
     with _store(data, database, settings) as store, store.write() as connection:
         taken = import_ratings(connection, file, store.settings, who=operator())
     typer.echo(f"{taken.new} new, {taken.changed} changed; {taken.complete} submissions are completely scored")
+
+
+@admin.command()
+def export(
+    benchmark: str,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder to write.")],
+    database: Database = None,
+    blobs: BlobsAt = None,
+) -> None:
+    """Export all submissions to a board: scores, ranks, metadata, receipts, and predictions that may be published."""
+    from reveal_leaderboard.boards.round_export import export_round
+
+    with _store(data, database) as store:
+        done = export_round(store, resolve_paths(data, database, blobs, None).open_blobs(), benchmark, out)
+    counts = [count_text(done.submissions, "submission"), count_text(done.figures, "score")]
+    counts += [count_text(done.receipts, "receipt"), count_text(done.predictions, "prediction file")]
+    typer.echo(f"{out}: {', '.join(counts)}")
 
 
 @admin.command()

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_leaderboard.settings import RoundPolicy
 from reveal_leaderboard.store import events
 from reveal_leaderboard.store.cases import lock_boards
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment
@@ -131,8 +132,17 @@ def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str
     return BoardRow(**{**before._mapping, **values})
 
 
-def check_open_board(connection: sa.Connection, benchmark: str, version: str, *, lock: bool = False) -> None:
-    """Check that a board accepts submissions to `version` now.
+def shown_state(connection: sa.Connection, row: BoardRow, times: RoundPolicy) -> tuple[str, str]:
+    """Return a board's state now and its reason; an open board outside of the times of its round is paused."""
+    if row.state == "open" and not times.includes(moment(connection)):
+        return "paused", times.sentence
+    return row.state, row.why
+
+
+def check_open_board(
+    connection: sa.Connection, benchmark: str, version: str, times: RoundPolicy, *, lock: bool = False
+) -> None:
+    """Check that a board accepts submissions to `version` now, within the `times` of its round.
 
     With `lock`, the board and all boards that share held-out cases are locked, in the order of their names, until the
     transaction ends.
@@ -148,8 +158,9 @@ def check_open_board(connection: sa.Connection, benchmark: str, version: str, *,
         row = connection.execute(sa.select(boards).where(boards.c.benchmark == benchmark)).one_or_none()
     if row is None:
         raise BoardClosedError(f"no board of {benchmark}")
-    if row.state != "open":
-        raise BoardClosedError(f"the board of {benchmark} is {row.state}" + (f": {row.why}" if row.why else ""))
+    state, why = shown_state(connection, BoardRow(**row._mapping), times)
+    if state != "open":
+        raise BoardClosedError(f"the board of {benchmark} is {state}" + (f": {why}" if why else ""))
     if row.version != version:
         raise BoardClosedError(f"the board of {benchmark} accepts submissions to version {row.version}, not {version}")
 

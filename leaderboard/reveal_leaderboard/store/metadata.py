@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from reveal_bench.files import parse_json
 
@@ -94,7 +94,10 @@ class TuningRecord(_MetadataModel):
 
 
 class Metadata(_MetadataModel):
-    """Content of a ``submission.json``; `contact` is for the operators and never shown."""
+    """Content of a ``submission.json``.
+
+    `share_predictions` allows the operators to publish the prediction file; `contact` is for them and never shown.
+    """
 
     model: Model
     organization: Name
@@ -107,6 +110,7 @@ class Metadata(_MetadataModel):
     training_data: Text | None = None
     known_overlap: Text | None = None
     links: Links = Links()
+    share_predictions: StrictBool | None = None
     contact: Annotated[str, Field(min_length=1, max_length=254), AfterValidator(_plain)] | None = None
 
     def check_grid(self, n: int) -> None:

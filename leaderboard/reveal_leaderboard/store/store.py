@@ -73,10 +73,10 @@ _ID = re.compile(r"[0-9a-f]{1,32}")
 RESENDABLE = ("refused", "failed", "withdrawn")
 
 
-def _lock_board(connection: sa.Connection, new: NewSubmission) -> bool:
+def _lock_board(connection: sa.Connection, new: NewSubmission, settings: Settings) -> bool:
     """Return True if the board accepts `new`; earlier submissions are found even if it does not."""
     try:
-        check_open_board(connection, new.benchmark, new.version, lock=True)
+        check_open_board(connection, new.benchmark, new.version, settings.of(new.benchmark).round, lock=True)
     except BoardClosedError:
         if find_repeated(connection, new) is None:
             raise
@@ -210,7 +210,7 @@ class Store:
             If a budget is used up: the team's total, the team's day, or the board's total.
         """
         with self.write() as connection:
-            is_open = _lock_board(connection, new)
+            is_open = _lock_board(connection, new, self.settings)
             _check_team(connection, locked(sa.select(teams).where(teams.c.id == new.team_id)))
             known = find_repeated(connection, new)
             if known is None:
@@ -232,7 +232,7 @@ class Store:
                 _check_thresholds(known, new)
                 return
             try:
-                check_open_board(connection, new.benchmark, new.version)
+                check_open_board(connection, new.benchmark, new.version, self.settings.of(new.benchmark).round)
             except BoardClosedError:
                 if known is None:
                     raise

@@ -94,7 +94,9 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
     with services.store.read() as connection:
         board = stored_boards.board(connection, published.name)
         versions = [row.version for row in stored_boards.list_versions(connection, published.name)]
-    assert board is not None, "every served benchmark has a board"
+        assert board is not None, "every served benchmark has a board"
+        times = services.settings.of(published.name).round
+        state, state_why = stored_boards.shown_state(connection, board, times)
     uses_grid = KINDS[published.kind].questions.uses_grid
     quota = published.quota(services.settings.of(published.name))
     return BenchmarkDocument(
@@ -104,8 +106,8 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         version=published.version,
         versions=versions,
         split=published.split,
-        state=board.state,
-        state_why=board.why,
+        state=state,
+        state_why=state_why,
         synthetic=published.synthetic,
         findings=list(published.findings),
         part=published.part,

@@ -88,7 +88,10 @@ class AboutHandlers(Handlers):
         services = self.services
         published = [services.catalogue.current(name) for name in services.names]
         with services.store.read() as connection:
-            states = {row.benchmark: (row.state, row.why) for row in boards.list_boards(connection)}
+            states = {
+                row.benchmark: boards.shown_state(connection, row, services.settings.of(row.benchmark).round)
+                for row in boards.list_boards(connection)
+            }
             confinement = sorted({worker.confinement for worker in services.queue.alive(connection)})
         settings = {item.name: services.settings.of(item.name) for item in published}
         toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams

@@ -131,10 +131,12 @@ class BoardHandlers(Handlers):
             return standings(self.services.store, published)
 
     def _closed(self, benchmark: str) -> str:
-        """Return the notice of a board that accepts no submissions."""
+        """Return the notice of a board that accepts no submissions, or only until a stated time."""
         with self.services.store.read() as connection:
             row = boards.board(connection, benchmark)
-        return "" if row is None else board_notes.closed(row.state, row.why)
+            times = self.services.settings.of(benchmark).round
+            shown = ("open", "") if row is None else boards.shown_state(connection, row, times)
+        return board_notes.closed(*shown) or (drawing.message("info", times.sentence) if times.sentence else "")
 
     def _moves(self, board: Standings) -> str:
         """Return the rank changes from the previous version to this one."""

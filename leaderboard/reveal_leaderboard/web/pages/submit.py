@@ -59,7 +59,7 @@ FIELDS = {
 }
 """Fields of the form in order, as ``submission.json`` names them, with their labels."""
 
-MORE = ("parameters", "grid", "thresholds", "tuning", "contact")
+MORE = ("parameters", "grid", "thresholds", "tuning", "share_predictions", "contact")
 """Further contents of a ``submission.json``, which are sent as well."""
 
 NO_PROMPT = "none (not prompted)"
@@ -380,8 +380,9 @@ class SubmitHandlers(Handlers):
             version = self.services.catalogue.current(benchmark).version
             with self.services.store.read() as connection:
                 row = boards.board(connection, benchmark)
-                if row is not None and row.state != "open":
-                    return board_notes.closed(row.state, row.why), False
+                times = self.services.settings.of(benchmark).round
+                if row is not None and (notice := board_notes.closed(*boards.shown_state(connection, row, times))):
+                    return notice, False
                 balance = quota.balance(connection, team.id, benchmark, version, self.services.settings)
             return balance_view(balance, team.name), balance.may_send
         except UnknownBenchmarkError:
