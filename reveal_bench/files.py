@@ -23,6 +23,8 @@ from typing import Any
 
 FOLDER_INFO = "manifest/benchmark.json"
 """Path of the file that identifies a dataset folder."""
+FILMS = "manifest/films.json"
+"""Path of the file with notes on the films of a dataset folder."""
 
 
 _DOWNLOAD: ContextVar[tuple[Path, ...]] = ContextVar("download", default=())

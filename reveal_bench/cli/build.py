@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as AnyMapping
@@ -24,7 +23,7 @@ from reveal_bench.cli.output import Seed
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.dataset.row_pool import FilmNote
+    from reveal_bench.dataset.build_log import FilmNote
     from reveal_bench.sources import Problem, SourceData, SourceModule
     from reveal_bench.sources.source import Extra, Record, Records
 
@@ -508,13 +507,11 @@ def _tell(source_data: SourceData, build_log: Any) -> None:
 
 def _film_warnings(films: Sequence[FilmNote]) -> list[str]:
     """Return the notes on pictures, each with its number of pictures and one of them; numbers in notes may differ."""
+    from reveal_bench.dataset.build_log import alike
     from reveal_bench.words import count_text
 
-    alike: dict[str, list[tuple[str, str]]] = {}
-    for film in films:
-        for text in film.warnings:
-            alike.setdefault(_NUMBER.sub("#", text), []).append((text, film.file))
-    lines = [f"{count_text(len(own), 'picture')}, such as {own[0][1]}: {own[0][0]}" for own in alike.values()]
+    notes = alike((text, film.file) for film in films for text in film.warnings)
+    lines = [f"{count_text(len(files), 'picture')}, such as {files[0]}: {text}" for text, files in notes.items()]
     blank = [f"{film.file} ({film.fault})" for film in films if film.fault]
     if blank:
         named = ", ".join(blank[:SHOWN_FILMS]) + f" and {len(blank) - SHOWN_FILMS:,} more" * (len(blank) > SHOWN_FILMS)
@@ -522,7 +519,6 @@ def _film_warnings(films: Sequence[FilmNote]) -> list[str]:
     return lines
 
 
-_NUMBER = re.compile(r"\d[\d,.]*")
 SHOWN_FILMS = 10
 
 

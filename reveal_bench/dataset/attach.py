@@ -37,8 +37,9 @@ from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
 from reveal_bench.dataset.preview import PREVIEW
 from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.dataset.validate_rows import is_name_of
+from reveal_bench.files import FILMS
 from reveal_bench.kinds.images import PictureFile, PublishedPicture
-from reveal_bench.kinds.rows import Row, of_any_length
+from reveal_bench.kinds.rows import Row, image_facts_of, of_any_length
 from reveal_bench.sources.pictures import GREY_OF_16_BITS, develop
 from reveal_bench.sources.source import BuildError, Problem
 
@@ -340,7 +341,8 @@ class _Job:
             for row in _rows_of(folder, config, split):
                 shards.add(row)
             writer.close_shards(config, split, shards, side)
-        writer.finish(synthetic=info.synthetic)
+        films = folder.path / FILMS
+        writer.finish(synthetic=info.synthetic, films=films.read_text(encoding="utf-8") if films.is_file() else "")
 
     def _splits(self, folder: DatasetFolder) -> Iterator[tuple[str, Iterator[Row]]]:
         kind = folder.kind
@@ -360,7 +362,7 @@ class _Job:
         done = 0
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for batch in _batches(rows):
-                outcomes = iter(list(pool.map(self._one, [facts for row in batch for facts in _facts_of(row)])))
+                outcomes = iter(list(pool.map(self._one, [facts for row in batch for facts in image_facts_of(row)])))
                 for row in batch:
                     yield self._with_pictures(row, outcomes)
                 done += len(batch)
@@ -396,12 +398,6 @@ class _Job:
         height, width = outcome.size
         known = {"pixel_pipeline": outcome.pipeline, "width": width, "height": height}
         return {"bytes": outcome.data, "path": outcome.name}, known
-
-
-def _facts_of(row: Row) -> list[Row]:
-    if "image" in row:
-        return [row]
-    return [facts for column in GROUPS.values() for facts in row.get(column) or ()]
 
 
 def _batches(rows: Iterator[Row], size: int = BATCH_ROWS) -> Iterator[list[Row]]:

@@ -12,6 +12,7 @@ Layout
     preview/<split>-*.parquet                  small pictures with the reference, of public splits with pixels
     manifest/<split>.parquet                   the questions: ids, views, sizes, findings
     manifest/benchmark.json                    :class:`reveal_bench.kinds.folder.FolderInfo`
+    manifest/films.json                        :class:`reveal_bench.dataset.build_log.FilmRecord`
     croissant.json, eval.yaml                  descriptions for machines
     CITATION.cff, .zenodo.json                 how to cite it
     CHECKSUMS.json                             sha256 of every other file
@@ -42,7 +43,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +51,8 @@ from typing import Any, Protocol
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.balance import Balance, balance_of, columns_of, compared_columns
+from reveal_bench.dataset.build_log import BuildLog as BuildLog  # imported from here by callers of build_folder
+from reveal_bench.dataset.build_log import FilmNote, FilmRecord
 from reveal_bench.dataset.holdout import (
     HOLDOUT,
     RELEASED,
@@ -64,7 +67,7 @@ from reveal_bench.dataset.holdout import (
 )
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter, ShardWriter
 from reveal_bench.dataset.overlaps import check_build
-from reveal_bench.dataset.row_pool import FilmNote, RowPool, Spool
+from reveal_bench.dataset.row_pool import RowPool, Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
@@ -201,26 +204,6 @@ class BuildEngine(Protocol):
         ...
 
 
-@dataclass
-class BuildLog:
-    """Results of a build other than its folders.
-
-    Attributes
-    ----------
-    left_out : problems of records that were left out, and of pictures that were left out of their records
-    films : notes on pictures, such as a display window that showed nothing
-    resumed : number of records whose rows an earlier, interrupted run had made
-    balance : similarity of the halves, if the build has a holdout
-    shared : sentences about other benchmarks that also hold out some of the cases
-    """
-
-    left_out: list[Problem] = field(default_factory=list)
-    films: list[FilmNote] = field(default_factory=list)
-    resumed: int = 0
-    balance: Balance | None = None
-    shared: list[str] = field(default_factory=list)
-
-
 def build_folder(
     records: Mapping[str, Iterable[Record]],
     out: Path,
@@ -333,7 +316,9 @@ def build_folder(
             drop_unused(private.parts, {holdout_split})
         log.resumed = sum(spool.n_resumed for spool in spools.values())
         log.left_out += intake.settle(keep_going=keep_going)
-        log.films += intake.films
+        log.films += {film.image_id: film for film in intake.films}.values()
+        keys = {key for spool in spools.values() for key in spool.keys}
+        log.n_records_left_out += len({problem.row for problem in intake.problems} - keys)
 
         def writer(place: Workplace, *, embed: bool) -> FolderWriter:
             return FolderWriter(
@@ -357,7 +342,7 @@ def build_folder(
                 assembly.write(spool, split)
         division.check_released(assembly.public_splits(), key)
         assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
-        info = assembly.finish(synthetic=synthetic)
+        info = assembly.finish(synthetic=synthetic, films=FilmRecord.of(log).to_json())
         log.shared += check_build(_folders(public, private), beside, retire_holdout, accepted_overlaps)
         if private is not None:
             for path in private.folder.rglob("*"):
@@ -567,11 +552,11 @@ class _Assembly:
         """Return a dict from row key to split, for all rows with public references."""
         return {key: split for key, (writer, split) in self._place_of.items() if writer is self.writer}
 
-    def finish(self, *, synthetic: bool) -> FolderInfo:
+    def finish(self, *, synthetic: bool, films: str) -> FolderInfo:
         """Complete the private and then the public folder; return the description of the public folder."""
         if self.vault is not None:
             self.vault.finish(synthetic=synthetic, is_private=True)
-        return self.writer.finish(synthetic=synthetic)
+        return self.writer.finish(synthetic=synthetic, films=films)
 
     def _write_rows(self, rows: Iterable[tuple[dict[str, Any], list[str]]], writer: FolderWriter, split: str) -> None:
         split_writer = writer.split(split)

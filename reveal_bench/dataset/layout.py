@@ -19,7 +19,7 @@ from reveal_bench.dataset.card import Config, private_card, render_card, render_
 from reveal_bench.dataset.citation import CITATION, ZENODO, render_citation, render_zenodo
 from reveal_bench.dataset.croissant import render_croissant
 from reveal_bench.dataset.preview import PREVIEW, preview_features, preview_rows
-from reveal_bench.files import FOLDER_INFO, file_sha256
+from reveal_bench.files import FILMS, FOLDER_INFO, file_sha256
 from reveal_bench.findings import FindingGroups
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.finding_groups import groups_by_prevalence
@@ -213,8 +213,13 @@ class FolderWriter:
         pq.write_table(table, path, compression="zstd")
         self._splits[split] = {**size, "references": references}
 
-    def finish(self, *, synthetic: bool, is_private: bool = False) -> FolderInfo:
-        """Write previews, benchmark.json, checksums and card and, for a public folder, all other descriptions."""
+    def finish(self, *, synthetic: bool, is_private: bool = False, films: str = "") -> FolderInfo:
+        """Write previews, benchmark.json, checksums and card and, for a public folder, all other descriptions.
+
+        Parameters
+        ----------
+        films : content of ``manifest/films.json``; without one, the file is not written
+        """
         info = FolderInfo(
             benchmark=self.benchmark.name,
             version=self.version,
@@ -227,6 +232,8 @@ class FolderWriter:
             not_asked=self.benchmark.not_asked,
         )
         self._write(FOLDER_INFO, info.to_json())
+        if films:
+            self._write(FILMS, films)
         if self.embed:
             self._add_previews()
         if is_private:

@@ -29,14 +29,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from reveal_bench import __version__
 from reveal_bench.benchmarks import Benchmark
+from reveal_bench.dataset.build_log import FilmNote
 from reveal_bench.dataset.layout import row_bytes
 from reveal_bench.dicom import PIPELINE
 from reveal_bench.files import write_whole
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_rows
-from reveal_bench.kinds.images import PublishedPicture
+from reveal_bench.kinds.images import PictureFile, PublishedPicture
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.kinds.rows import Row, length_faults
+from reveal_bench.kinds.rows import Row, image_facts_of, length_faults
 from reveal_bench.sources.pictures import CLEANED, PNG16, develop
 from reveal_bench.sources.source import Problem, Record
 
@@ -51,24 +52,6 @@ IN_FLIGHT = 3
 """Largest number of items per process that are being processed or whose results are waiting."""
 KILLED = "a file on which the decoding process died (or memory ran out)"
 """What is said of a file for which :meth:`WorkerPool.ask` has no answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilmNote:
-    """Notes on a picture of a dataset.
-
-    Attributes
-    ----------
-    file : path relative to the download
-    key : key of the picture's record
-    warnings : notes on the file's display settings
-    fault : what is wrong with the contrast, such as "every pixel is black"; "" if nothing
-    """
-
-    file: str
-    key: str
-    warnings: tuple[str, ...]
-    fault: str
 
 
 @dataclass(frozen=True)
@@ -276,21 +259,14 @@ def record_digest(record: Record, build: BuildContext) -> str:
 def _make(record: Record, build: BuildContext) -> RowResult:
     kind = build.kind
     digest, key = record_digest(record, build), kind.data.key_of(record)
-    developed: list[PublishedPicture | None] = []
-    films: list[FilmNote] = []
+    made: list[tuple[PictureFile, PublishedPicture] | None] = []
     lost: dict[int, Problem] = {}
     for i, picture in enumerate(kind.data.pictures(record)):
-        if picture is None:
-            developed.append(None)
-            continue
         try:
-            published = develop(picture)
+            made.append(None if picture is None else (picture, develop(picture)))
         except ValueError as error:
+            assert picture is not None
             lost[i] = Problem(picture.source_path, key, "picture", "must be readable", str(error))
-            continue
-        if published.warnings or published.fault:
-            films.append(FilmNote(picture.source_path, key, published.warnings, published.fault))
-        developed.append(published if build.embed else published.withheld())
     problems = list(lost.values())
     if lost:
         remaining = kind.data.without_pictures(record, lost)
@@ -299,6 +275,7 @@ def _make(record: Record, build: BuildContext) -> RowResult:
         record = remaining
     if not build.embed:
         record = kind.data.without_image_bytes(record)
+    developed = [None if one is None else one[1] if build.embed else one[1].withheld() for one in made]
     try:
         row = kind.table.row(record, build.benchmark, developed)
         side_rows = kind.table.side_rows(record, build.benchmark)
@@ -308,6 +285,11 @@ def _make(record: Record, build: BuildContext) -> RowResult:
     for fault in length_faults(row):
         return RowResult(digest, key, problems=[*problems, Problem(kind.config, key, *fault)])
     asked = kind.questions.asked(record, build.benchmark, build.asks)
+    films = [
+        FilmNote(one[0].source_path, key, facts["image_id"], one[1].warnings, one[1].fault)
+        for one, facts in zip(made, image_facts_of(row), strict=True)
+        if one is not None and (one[1].warnings or one[1].fault)
+    ]
     return RowResult(digest, key, asked, row, side_rows, problems, films)
 
 

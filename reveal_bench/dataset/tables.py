@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.dataset.preview import PREVIEW, preview_features
-from reveal_bench.files import FOLDER_INFO
+from reveal_bench.files import FILMS, FOLDER_INFO
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, read_batches, read_folder_info
 from reveal_bench.kinds.kind import AnyKind
@@ -216,6 +216,7 @@ DESCRIPTIONS = {
     "eval.yaml",
     "CHECKSUMS.json",
     FOLDER_INFO,
+    FILMS,
 }
 METADATA = {"huggingface", "ARROW:schema", "pandas"}
 FIELD_METADATA = {"PARQUET:field_id"}

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.dataset.build_log import film_record_problems
 from reveal_bench.dataset.layout import CHECKSUMS
 from reveal_bench.dataset.leaks import find_leaks
 from reveal_bench.dataset.preview import PREVIEW, preview_problems
@@ -46,7 +47,7 @@ from reveal_bench.dataset.validate_card import (
 from reveal_bench.dataset.validate_rows import DrawnMasks, PictureChecks, id_faults, quantity_faults, value_faults
 from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds.folder import FORMAT
-from reveal_bench.kinds.rows import Fault, Row
+from reveal_bench.kinds.rows import Fault, Row, image_facts_of
 from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.kinds.tasks.rows import rating_faults
 from reveal_bench.sources.source import Problem
@@ -110,8 +111,7 @@ def _picture_problems(private: DatasetFolder, inputs: Mapping[str, Sequence[tupl
             continue
         columns = ["image_id", "pixel_sha256", "image_facts", "prior_image_facts"]
         for row in (row for batch in read_table(table, columns) for row in batch):
-            facts = [row] if "image_id" in row else [*row["image_facts"], *(row.get("prior_image_facts") or ())]
-            for entry in facts:
+            for entry in image_facts_of(row):
                 for file, pixels in inputs.get(entry["image_id"], ()):
                     if entry["pixel_sha256"] not in (None, pixels):
                         yield Problem(file, entry["image_id"], "image", RULE, f"a picture with the pixels {pixels}")
@@ -212,6 +212,8 @@ def validate_folder(
         if schema_faults:
             unsound.add((table.config, table.split))
     check.tables(n_rows, unsound)
+    image_ids = {name for column, name in check.home if column == "image_id"}
+    check.problems += film_record_problems(opened.path, image_ids)
     if not opened.is_private:
         check.warnings += check.pictures.unverifiable(opened.kind.config)
     check.problems += card_problems(opened, promise, n_rows)

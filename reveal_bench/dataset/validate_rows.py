@@ -189,7 +189,7 @@ class PictureChecks:
     def check(self, row: Row, key: str, table: TableFile, warnings: list[Problem]) -> Iterator[Problem]:
         """Yield the problems of the pictures in a row of the main config or of inputs."""
         self.seen.add(table.name)
-        for is_one_of_many, picture, facts in _pictures_of(row):
+        for is_one_of_many, picture, facts in pictures_of(row):
             which = f"[{facts['image_id']}]" if is_one_of_many else ""
             pixels = facts["pixel_sha256"]
             if picture is None:
@@ -233,7 +233,7 @@ class PictureChecks:
             warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before}"))
 
 
-def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Row]]:
+def pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Row]]:
     """Yield (True if the row has several pictures, picture or None if withheld, facts) of each picture of a row."""
     if "image" in row:
         yield False, row["image"], row

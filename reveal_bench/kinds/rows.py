@@ -60,6 +60,13 @@ def image_facts_row(image: StudyImage) -> Row:
     }
 
 
+def image_facts_of(row: Row) -> list[Row]:
+    """Return the facts about each image of a row of any kind: the row itself, or entries of its columns of facts."""
+    if "image_id" in row:
+        return [row]
+    return [*(row.get("image_facts") or ()), *(row.get("prior_image_facts") or ())]
+
+
 LENGTHS = {
     "bbox_xywh": (1, 4),
     "boxes_xywh": (2, 4),

@@ -19,7 +19,7 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
-from reveal_bench.dataset.tables import DatasetFolder, TableFile, open_folder, read_table, tables_of
+from reveal_bench.dataset.tables import INPUTS, DatasetFolder, TableFile, open_folder, read_table, tables_of
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally
@@ -27,6 +27,7 @@ from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.metrics.jackknife import Z
 from reveal_bench.reports.figures import ValueBar, bars
 from reveal_bench.reports.films import Example, ExampleSampler, example, view_in_words
+from reveal_bench.reports.noted_films import noted_sections
 from reveal_bench.reports.page import (
     Custom,
     Lines,
@@ -150,7 +151,12 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
     _count_ratings(opened, tallies)
     examples = [example(row, opened, sampler.keys[row[opened.kind.key]]) for files in tables.values()
              for row in sampler.rows(files)]  # fmt: skip
-    return _page(opened, tallies, examples)
+    if split is None:
+        every = [table for table in tables_of(opened) if table.config in (opened.kind.config, INPUTS)]
+        noted = noted_sections(opened, every)
+    else:
+        noted = noted_sections(opened, tables[split], tallies[split].images)
+    return _page(opened, tallies, noted, examples)
 
 
 def _counted(
@@ -187,22 +193,28 @@ def _terms(folder: DatasetFolder) -> list[str]:
     return warnings
 
 
-def _page(folder: DatasetFolder, tallies: Mapping[str, Tally], examples: Sequence[Example]) -> str:
+_Titled = tuple[str, Sequence[Part]]
+"""Title and parts of a section."""
+
+
+def _page(
+    folder: DatasetFolder, tallies: Mapping[str, Tally], noted: Sequence[_Titled], examples: Sequence[Example]
+) -> str:
     info = folder.info
     title = ("Synthetic stand-in for " if info.synthetic else "") + folder.benchmark.title
     notes = notices(synthetic=info.synthetic)
     notes += [Note("Do not pass this page on:", f"{text}.", is_warning=True) for text in _terms(folder)]
     sections = [
         Section(f"s{n}", heading, parts)
-        for n, (heading, parts) in enumerate(_sections(folder, tallies, examples))
+        for n, (heading, parts) in enumerate(_sections(folder, tallies, noted, examples))
         if parts
     ]
     return render_page(Page(title, f"{info.benchmark}, version {info.version}", sections, notes))
 
 
 def _sections(
-    folder: DatasetFolder, tallies: Mapping[str, Tally], examples: Sequence[Example]
-) -> Iterator[tuple[str, Sequence[Part]]]:
+    folder: DatasetFolder, tallies: Mapping[str, Tally], noted: Sequence[_Titled], examples: Sequence[Example]
+) -> Iterator[_Titled]:
     findings = folder.benchmark.findings
     n_holdout = None
     if not folder.is_private:
@@ -223,6 +235,7 @@ def _sections(
     yield "Acquisition", from_markdown(card_tables.acquisition_table(tallies))
     if any(tally.demographics for tally in tallies.values()):
         yield "Demographics", from_markdown(card_tables.demographics_table(tallies))
+    yield from noted
     has_layer = any(one.film.layer for row in examples for one in row.films)
     yield "Examples", [Custom("examples", {"rows": examples, "has_layer": has_layer})] if examples else []
 

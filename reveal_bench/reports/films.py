@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -72,11 +72,13 @@ def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[FindingDra
     return [drawings[key] for key in sorted(drawings)]
 
 
-def render_image(data: bytes | None, width: int, height: int, drawings: Sequence[FindingDrawing]) -> RenderedImage:
-    """Return the image, at most :data:`SIDE_PX` pixels a side, and the layer with its drawings."""
+def render_image(
+    data: bytes | None, width: int, height: int, drawings: Sequence[FindingDrawing] = (), *, side: int = SIDE_PX
+) -> RenderedImage:
+    """Return the image, at most `side` pixels a side, and the layer with its drawings."""
     from PIL import Image
 
-    scale = min(1.0, SIDE_PX / max(width, height))
+    scale = min(1.0, side / max(width, height))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     picture = None
     if data is not None:
@@ -129,17 +131,23 @@ class ExampleSampler:
         return [findings[code] for code in sorted({a["label"] for a in row["annotations"] if a["area_px"] > 0})]
 
     def rows(self, tables: Sequence[TableFile]) -> Iterator[Row]:
-        """Yield the selected rows with their images, holding one row group in memory at a time."""
-        import pyarrow.parquet as pq
-
+        """Yield the selected rows with their images."""
         key = self.folder.kind.key
-        for table in tables:
-            with pq.ParquetFile(table.path) as file:
-                for group in range(file.num_row_groups):
-                    keys = file.read_row_group(group, columns=[key]).column(key).to_pylist()
-                    places = [i for i, name in enumerate(keys) if name in self.keys]
-                    if places:
-                        yield from file.read_row_group(group).take(places).to_pylist()
+        return picked_rows(tables, [key], lambda row: row[key] in self.keys)
+
+
+def picked_rows(tables: Sequence[TableFile], columns: Sequence[str], is_picked: Callable[[Row], bool]) -> Iterator[Row]:
+    """Yield the whole rows that `is_picked` picks by some of their `columns`, holding one row group in memory."""
+    import pyarrow.parquet as pq
+
+    for table in tables:
+        with pq.ParquetFile(table.path) as file:
+            names = [name for name in columns if name in file.schema_arrow.names]
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group, columns=names).to_pylist()
+                places = [i for i, row in enumerate(rows) if is_picked(row)]
+                if places:
+                    yield from file.read_row_group(group).take(places).to_pylist()
 
 
 @dataclass(frozen=True)

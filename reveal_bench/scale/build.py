@@ -22,8 +22,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.dataset.build_log import FilmNote
 from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, row_bytes
-from reveal_bench.dataset.row_pool import BuildContext, FilmNote, RowPool, RowResult, Spool
+from reveal_bench.dataset.row_pool import BuildContext, RowPool, RowResult, Spool
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import Done, TaskEngine

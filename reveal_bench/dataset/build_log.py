@@ -1,0 +1,188 @@
+"""What a build reports besides its folders, and the part of it that the dataset folder keeps.
+
+``manifest/films.json`` lists the notes on films, and counts what was left out by reason. The folder may be published,
+so the file names only images of the dataset, and no value that a reason quotes from a file
+(:func:`public_reason`)::
+
+    {"notes": {"voi window 1 of 1 LINEAR: every pixel is black, so it uses the full range": ["image-3"]},
+     "faults": {"every pixel is white": ["image-7"]},
+     "left_out": {"picture must be readable: truncated within the pixels": 2},
+     "n_records_left_out": 1}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reveal_bench.dataset.balance import Balance
+from reveal_bench.files import FILMS
+from reveal_bench.sources.source import Problem
+
+Entry = TypeVar("Entry")
+_NUMBER = re.compile(r"\d[\d,.]*")
+_QUOTED = re.compile(r",? got .*", re.DOTALL)
+_OTHER_FILE = re.compile(r"duplicate of .*: (?=the same|FOR PROCESSING)")
+
+
+@dataclass(frozen=True, slots=True)
+class FilmNote:
+    """Notes on a picture of a dataset.
+
+    Attributes
+    ----------
+    file : path relative to the download
+    key : key of the picture's record
+    image_id : id of the image
+    warnings : notes on the file's header and display settings
+    fault : what is wrong with the contrast, such as "every pixel is black"; "" if nothing
+    """
+
+    file: str
+    key: str
+    image_id: str
+    warnings: tuple[str, ...]
+    fault: str
+
+
+@dataclass
+class BuildLog:
+    """Results of a build other than its folders.
+
+    Attributes
+    ----------
+    left_out : problems of records that were left out, and of pictures that were left out of their records
+    films : notes on pictures, such as a display window that showed nothing
+    n_records_left_out : number of records that were left out because of their problems
+    resumed : number of records whose rows an earlier, interrupted run had made
+    balance : similarity of the halves, if the build has a holdout
+    shared : sentences about other benchmarks that also hold out some of the cases
+    """
+
+    left_out: list[Problem] = field(default_factory=list)
+    films: list[FilmNote] = field(default_factory=list)
+    n_records_left_out: int = 0
+    resumed: int = 0
+    balance: Balance | None = None
+    shared: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class FilmRecord:
+    """Content of ``manifest/films.json``.
+
+    Attributes
+    ----------
+    notes, faults : dict from a note, and from a fault of the contrast, to the ids of its images
+    left_out : dict from reason to number of files or records
+    n_records_left_out : as in :class:`BuildLog`
+    """
+
+    notes: Mapping[str, Sequence[str]]
+    faults: Mapping[str, Sequence[str]]
+    left_out: Mapping[str, int]
+    n_records_left_out: int = 0
+
+    @classmethod
+    def of(cls, log: BuildLog) -> FilmRecord:
+        """Return the part of a build's results that its folder keeps."""
+        notes = [(public_reason(text), film.image_id) for film in log.films for text in film.warnings]
+        faults = [(film.fault, film.image_id) for film in log.films if film.fault]
+        reasons = [(_reason(problem), problem) for problem in log.left_out]
+        left_out = {reason: len(problems) for reason, problems in alike(reasons).items()}
+        return cls(_sorted(notes), _sorted(faults), left_out, log.n_records_left_out)
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def _sorted(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
+    for text, image_id in sorted(set(pairs)):
+        ids.setdefault(text, []).append(image_id)
+    return ids
+
+
+def _reason(problem: Problem) -> str:
+    """Return why something was left out; only the value of an unreadable picture is a reason, not a quotation."""
+    value = f": {problem.value}" if problem.field == "picture" else ""
+    return public_reason(f"{problem.field} {problem.rule}{value}")
+
+
+def public_reason(text: str) -> str:
+    """Return a note or reason without the value that it quotes, and without the name of another file.
+
+    Examples
+    --------
+    >>> public_reason("voi window 1 of 1 is unusable: WindowCenter must be a number, got 'Doe'")
+    'voi window 1 of 1 is unusable: WindowCenter must be a number'
+    >>> public_reason("duplicate of doe/1.dcm: the same pixels in the same study")
+    'a duplicate: the same pixels in the same study'
+    """
+    return _OTHER_FILE.sub("a duplicate: ", _QUOTED.sub("", text))
+
+
+def alike(pairs: Iterable[tuple[str, Entry]]) -> dict[str, list[Entry]]:
+    """Group (text, entry) by text, the most frequent first; texts that differ only in numbers are one group.
+
+    Examples
+    --------
+    >>> alike([("99.1% are black", "a"), ("unreadable", "b"), ("98.5% are black", "c")])
+    {'99.1% are black': ['a', 'c'], 'unreadable': ['b']}
+    """
+    groups: dict[str, tuple[str, list[Entry]]] = {}
+    for text, entry in pairs:
+        groups.setdefault(_NUMBER.sub("#", text), (text, []))[1].append(entry)
+    return dict(sorted(groups.values(), key=lambda group: -len(group[1])))
+
+
+def read_film_record(folder: Path) -> FilmRecord | None:
+    """Return the record of a dataset folder; None if it has none, as the private folder of a holdout.
+
+    Raises
+    ------
+    ValueError
+        If the file is not such a record.
+    """
+    path = folder / FILMS
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: must be JSON: {error}") from None
+    if not _is_record(raw):
+        raise ValueError(f"{path}: must be an object of `notes`, `faults`, `left_out` and `n_records_left_out`")
+    return FilmRecord(**raw)
+
+
+def _is_record(raw: Any) -> bool:
+    if not isinstance(raw, dict) or set(raw) != set(FilmRecord.__dataclass_fields__):
+        return False
+    if not all(isinstance(raw[name], dict) for name in ("notes", "faults", "left_out")):
+        return False
+    lists = [ids for name in ("notes", "faults") for ids in raw[name].values()]
+    are_ids = all(isinstance(ids, list) and all(isinstance(one, str) for one in ids) for ids in lists)
+    return are_ids and all(type(n) is int and n >= 0 for n in (*raw["left_out"].values(), raw["n_records_left_out"]))
+
+
+def film_record_problems(folder: Path, image_ids: Collection[str]) -> Iterator[Problem]:
+    """Yield a problem if the record is malformed, quotes a value, or names what is not an image of the folder."""
+    try:
+        record = read_film_record(folder)
+    except ValueError as error:
+        yield Problem(FILMS, None, "file", "must be the record of a build", str(error).partition(": ")[2])
+        return
+    if record is None:
+        return
+    for text in (*record.notes, *record.faults, *record.left_out):
+        if public_reason(text) != text:
+            yield Problem(FILMS, None, "reason", "must not quote a value or a file", text)
+    named = {one for ids in (*record.notes.values(), *record.faults.values()) for one in ids}
+    for one in sorted(named - set(image_ids)):
+        yield Problem(FILMS, one, "image_id", "must be an image of the dataset", "another id")
