@@ -507,7 +507,7 @@ def _tell(source_data: SourceData, build_log: Any) -> None:
 
 def _film_warnings(films: Sequence[FilmNote]) -> list[str]:
     """Return the notes on pictures, each with its number of pictures and one of them; numbers in notes may differ."""
-    from reveal_bench.dataset.build_log import alike
+    from reveal_bench.reports.noted_films import alike
     from reveal_bench.words import count_text
 
     notes = alike((text, film.file) for film in films for text in film.warnings)

@@ -78,7 +78,7 @@ def diff(
 
     For a private holdout, only the public manifests are compared, unless you give both private folders.
     """
-    from reveal_bench.dataset.diff import diff_folders
+    from reveal_bench.reports.version_diff import diff_folders
 
     if (holdout_before is None) != (holdout_after is None):
         raise ValueError("`--holdout-before` and `--holdout-after` go together")

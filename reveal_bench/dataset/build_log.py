@@ -6,25 +6,23 @@ so the file names only images of the dataset, and no value that a reason quotes 
 
     {"notes": {"voi window 1 of 1 LINEAR: every pixel is black, so it uses the full range": ["image-3"]},
      "faults": {"every pixel is white": ["image-7"]},
-     "left_out": {"picture must be readable: truncated within the pixels": 2},
-     "n_records_left_out": 1}
+     "left_out": {"unreadable picture: truncated within the pixels": 2, "problem of labels": 1},
+     "n_records_left_out": 2}
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
 
 from reveal_bench.dataset.balance import Balance
 from reveal_bench.files import FILMS
 from reveal_bench.sources.source import Problem
 
-Entry = TypeVar("Entry")
-_NUMBER = re.compile(r"\d[\d,.]*")
 _QUOTED = re.compile(r",? got .*", re.DOTALL)
 _OTHER_FILE = re.compile(r"duplicate of .*: (?=the same|FOR PROCESSING)")
 
@@ -92,8 +90,7 @@ class FilmRecord:
         """Return the part of a build's results that its folder keeps."""
         notes = [(public_reason(text), film.image_id) for film in log.films for text in film.warnings]
         faults = [(film.fault, film.image_id) for film in log.films if film.fault]
-        reasons = [(_reason(problem), problem) for problem in log.left_out]
-        left_out = {reason: len(problems) for reason, problems in alike(reasons).items()}
+        left_out = dict(sorted(Counter(map(_reason, log.left_out)).items()))
         return cls(_sorted(notes), _sorted(faults), left_out, log.n_records_left_out)
 
     def to_json(self) -> str:
@@ -109,9 +106,9 @@ def _sorted(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _reason(problem: Problem) -> str:
-    """Return why something was left out; only the value of an unreadable picture is a reason, not a quotation."""
-    value = f": {problem.value}" if problem.field == "picture" else ""
-    return public_reason(f"{problem.field} {problem.rule}{value}")
+    """Return why something was left out; rules may name other entries, so only reasons of unreadable files are kept."""
+    is_file = problem.rule.startswith("must be readable")
+    return public_reason(f"unreadable {problem.field}: {problem.value}" if is_file else f"problem of {problem.field}")
 
 
 def public_reason(text: str) -> str:
@@ -127,62 +124,19 @@ def public_reason(text: str) -> str:
     return _OTHER_FILE.sub("a duplicate: ", _QUOTED.sub("", text))
 
 
-def alike(pairs: Iterable[tuple[str, Entry]]) -> dict[str, list[Entry]]:
-    """Group (text, entry) by text, the most frequent first; texts that differ only in numbers are one group.
-
-    Examples
-    --------
-    >>> alike([("99.1% are black", "a"), ("unreadable", "b"), ("98.5% are black", "c")])
-    {'99.1% are black': ['a', 'c'], 'unreadable': ['b']}
-    """
-    groups: dict[str, tuple[str, list[Entry]]] = {}
-    for text, entry in pairs:
-        groups.setdefault(_NUMBER.sub("#", text), (text, []))[1].append(entry)
-    return dict(sorted(groups.values(), key=lambda group: -len(group[1])))
-
-
-def read_film_record(folder: Path) -> FilmRecord | None:
-    """Return the record of a dataset folder; None if it has none, as the private folder of a holdout.
-
-    Raises
-    ------
-    ValueError
-        If the file is not such a record.
-    """
-    path = folder / FILMS
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: must be JSON: {error}") from None
-    if not _is_record(raw):
-        raise ValueError(f"{path}: must be an object of `notes`, `faults`, `left_out` and `n_records_left_out`")
-    return FilmRecord(**raw)
-
-
-def _is_record(raw: Any) -> bool:
-    if not isinstance(raw, dict) or set(raw) != set(FilmRecord.__dataclass_fields__):
-        return False
-    if not all(isinstance(raw[name], dict) for name in ("notes", "faults", "left_out")):
-        return False
-    lists = [ids for name in ("notes", "faults") for ids in raw[name].values()]
-    are_ids = all(isinstance(ids, list) and all(isinstance(one, str) for one in ids) for ids in lists)
-    return are_ids and all(type(n) is int and n >= 0 for n in (*raw["left_out"].values(), raw["n_records_left_out"]))
-
-
 def film_record_problems(folder: Path, image_ids: Collection[str]) -> Iterator[Problem]:
     """Yield a problem if the record is malformed, quotes a value, or names what is not an image of the folder."""
     try:
-        record = read_film_record(folder)
-    except ValueError as error:
-        yield Problem(FILMS, None, "file", "must be the record of a build", str(error).partition(": ")[2])
+        record = FilmRecord(**json.loads((folder / FILMS).read_text(encoding="utf-8")))
+        texts = {**record.notes, **record.faults, **record.left_out}
+        named = {image_id for ids in (*record.notes.values(), *record.faults.values()) for image_id in ids}
+        sum(record.left_out.values(), record.n_records_left_out)
+    except FileNotFoundError:
         return
-    if record is None:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        yield Problem(FILMS, None, "file", "must be the record of a build", type(error).__name__)
         return
-    for text in (*record.notes, *record.faults, *record.left_out):
-        if public_reason(text) != text:
-            yield Problem(FILMS, None, "reason", "must not quote a value or a file", text)
-    named = {one for ids in (*record.notes.values(), *record.faults.values()) for one in ids}
-    for one in sorted(named - set(image_ids)):
-        yield Problem(FILMS, one, "image_id", "must be an image of the dataset", "another id")
+    for text in sorted(text for text in texts if public_reason(text) != text):
+        yield Problem(FILMS, None, "reason", "must not quote a value or a file", text)
+    for image_id in sorted(named - set(image_ids)):
+        yield Problem(FILMS, None, "image_id", "must be an image of the dataset", image_id)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
+from typing import TypeVar
 
-from reveal_bench.dataset.build_log import FilmRecord, alike, read_film_record
+from reveal_bench.dataset.build_log import FilmRecord
 from reveal_bench.dataset.tables import DatasetFolder, TableFile
 from reveal_bench.dataset.validate_rows import pictures_of
 from reveal_bench.files import FILMS
@@ -18,6 +21,8 @@ from reveal_bench.words import count_text
 MOST_SHOWN = 24
 """Largest number of films on the sheet."""
 SIDE_PX = 240
+_NUMBER = re.compile(r"\d[\d,.]*")
+Entry = TypeVar("Entry")
 _FACTS = ("image_id", "image_facts", "prior_image_facts")
 
 
@@ -31,9 +36,10 @@ def noted_sections(
     tables : files of the main config and of inputs with the films that may be shown
     image_ids : the only images to show, without what was left out; None for all
     """
-    record = read_film_record(folder.path)
-    if record is None:
+    path = folder.path / FILMS
+    if not path.is_file():
         return []
+    record = FilmRecord(**json.loads(path.read_text(encoding="utf-8")))
     notes, faults = (_noted(ids, image_ids) for ids in (record.notes, record.faults))
     sections: list[tuple[str, Sequence[Part]]] = [("Films to check", list(_film_parts(notes, faults, tables)))]
     if image_ids is None:
@@ -77,6 +83,20 @@ def _table_of_notes(notes: Noted, faults: Noted) -> PageTable:
     return PageTable(["Note", "Films"], rows, "Films by note", inside=inside, is_caption_shown=False)
 
 
+def alike(pairs: Iterable[tuple[str, Entry]]) -> dict[str, list[Entry]]:
+    """Group (text, entry) by text, the most frequent first; texts that differ only in numbers are one group.
+
+    Examples
+    --------
+    >>> alike([("99.1% are black", "a"), ("unreadable", "b"), ("98.5% are black", "c")])
+    {'99.1% are black': ['a', 'c'], 'unreadable': ['b']}
+    """
+    groups: dict[str, tuple[str, list[Entry]]] = {}
+    for text, entry in pairs:
+        groups.setdefault(_NUMBER.sub("#", text), (text, []))[1].append(entry)
+    return dict(sorted(groups.values(), key=lambda group: -len(group[1])))
+
+
 def _in_turn(notes: Noted, faults: Noted) -> Iterator[str]:
     """Yield image ids, each once: first those with a fault, then the first of each note, the second, and so on."""
     turns = chain.from_iterable(zip_longest(*alike(notes).values()))
@@ -106,7 +126,8 @@ def _left_out_parts(record: FilmRecord, noun: str) -> Sequence[Part]:
         return [Text("The build left out nothing.")]
     n = record.n_records_left_out
     missing = f"{count_text(n, noun)} of the download {'is' if n == 1 else 'are'} not in the dataset. " if n else ""
-    rows = [(reason, f"{n:,}") for reason, n in record.left_out.items()]
+    counts = {reason: sum(ns) for reason, ns in alike(record.left_out.items()).items()}
+    rows = [(reason, f"{counts[reason]:,}") for reason in sorted(counts, key=lambda reason: -counts[reason])]
     return [
         Text(f"{missing}The build left out these files and entries of the download, by reason:"),
         PageTable(["Reason", "Number"], rows, "Left out by reason", is_caption_shown=False),

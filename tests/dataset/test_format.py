@@ -17,7 +17,6 @@ from reveal_bench import api
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.attach import attach_images
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.dataset.diff import diff_folders
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.files import FOLDER_INFO
 from reveal_bench.kinds import KINDS
@@ -25,6 +24,7 @@ from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import Annotation
 from reveal_bench.kinds.rows import LENGTHS
 from reveal_bench.masks import encode_mask
+from reveal_bench.reports.version_diff import diff_folders
 from reveal_bench.sources.source import BuildError
 from tests.dataset.card_folders import (
     edit,

@@ -61,7 +61,7 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     # the value of VOILUTFunction is printed to the maintainer, but the page may be published
     assert any("got DOE" in note for note in counts)
     assert {note.partition(", got")[0]: n for note, n in counts.items()}.items() <= shown.items()
-    assert shown["picture must be readable: RescaleSlope must not be 0"] == "1"
+    assert shown["unreadable picture: RescaleSlope must not be 0"] == "1"
     assert len(re.findall("left out: ", printed)) == 1
     assert "1 study of the download is not in the dataset" in "".join(page.texts)
     assert len([one for one in page.all("img") if "radiograph" in one["alt"]]) >= 3

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.dataset.diff import Moved, Redrawn, Relabelled, diff_folders
 from reveal_bench.masks import encode_mask
+from reveal_bench.reports.version_diff import Moved, Redrawn, Relabelled, diff_folders
 from tests.dataset.card_folders import (
     FINDINGS,
     edit,
