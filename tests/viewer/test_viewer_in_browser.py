@@ -32,7 +32,8 @@ def gallery(sample: GallerySample, tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("viewer") / "gallery"
     shutil.copytree(sample.gallery, root)
     Image.fromarray(np.tile(np.arange(100, 160, dtype=np.uint8), (110, 1))).save(root / "films/0-0.jpg", quality=100)
-    Image.new("L", (60, 110), 24).save(root / "films/1-0.jpg")
+    for name in ("films/1-0.jpg", "thumbnails/1.jpg"):
+        Image.new("L", (60, 110), 24).save(root / name)
     change(root / "gallery.json", lambda index: index["cases"][0]["results"][1].__setitem__(1, "--"))
     size = {"width": 120, "height": 220, "spacing_mm": [0.5, 0.25], "spacing_source": "imager_pixel_spacing"}
     change(root / "cases/0.json", lambda case: case["films"][0].update(size))
@@ -116,6 +117,9 @@ def test_tools_act_by_keyboard_and_by_hand(page: Any) -> None:
 
 
 def test_a_window_that_shows_nothing_says_so(page: Any) -> None:
+    blank = page.get_by_text("This image shows nothing")
+    blank.wait_for()
+    assert page.locator("#cards a").nth(1).get_by_text("This image shows nothing").count() == blank.count() == 1
     page.locator("#cards a").first.click()
     status = page.locator(".view [role=status]")
     opened(page)

@@ -112,12 +112,10 @@ export class Film {
     this.version++;
   }
 
-  /** True if 98 % of the film are black and white, or less than 16 grey levels apart, as in `contrast.py`. */
   isBlank() {
     const levels = new Float64Array(256);
     this.counts.forEach((n, value) => { levels[this.greys[value] & 0xff] += n; });
-    const [low, high] = between(levels, 0.01, 0.99), total = levels.reduce((sum, n) => sum + n, 0);
-    return high - low < 16 || levels[0] + levels[255] > 0.98 * total;
+    return isBlank(levels);
   }
 
   /** The modality value at a position in pixels from the top-left corner; undefined outside. */
@@ -156,6 +154,12 @@ export class Film {
     }
     return level.canvas;
   }
+}
+
+/** True if 98 % of the pixels are black and white, or less than 16 grey levels apart, as in `contrast.py`. */
+export function isBlank(levels) {
+  const [low, high] = between(levels, 0.01, 0.99), total = levels.reduce((sum, n) => sum + n, 0);
+  return high - low < 16 || levels[0] + levels[255] > 0.98 * total;
 }
 
 /** The values at proportions of counted pixels in order. */

@@ -2,6 +2,7 @@
 // The address has the whole state: ?benchmark=NAME&group=FINDING&show=FILTER&case=ID.
 
 import { CaseView } from "./case.js";
+import { isBlank } from "./film.js";
 import { made } from "./made.js";
 import { isForField } from "./tools.js";
 
@@ -99,8 +100,20 @@ function card(one) {
   });
   link.append(picture, ...one.results.map(([number, found]) => summary(state.index.groups[number], found)));
   if (!one.results.length) link.append(made("span", "Nothing to find", { class: "result soft" }));
+  picture.addEventListener("load", () => {
+    if (isBlank(greyLevels(picture))) picture.after(made("strong", "This image shows nothing", { class: "result" }));
+  }, { once: true });
   item.append(link);
   return item;
+}
+
+/** Number of pixels at each grey level. */
+function greyLevels(picture) {
+  const [width, height] = [picture.naturalWidth, picture.naturalHeight], levels = new Float64Array(256);
+  const context = Object.assign(made("canvas"), { width, height }).getContext("2d");
+  context.drawImage(picture, 0, 0);
+  context.getImageData(0, 0, width, height).data.forEach((value, i) => { if (i % 4 === 0) levels[value] += 1; });
+  return levels;
 }
 
 /** Such as "Edema 3/5": how many systems are right. */
