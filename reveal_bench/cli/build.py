@@ -304,6 +304,7 @@ def build(
         source_data = module.read(root, pixels=images, keep_going=keep_going, **options)
         if id_table is not None and not source_data.ids:
             raise ValueError("--id-table needs --id-key, but the ids of this dataset are already public")
+        build_log.set_aside, build_log.not_read = source_data.set_aside, source_data.left_out
         benchmark = of_task(source_data.benchmark or BENCHMARKS[module.benchmark], task)
         benchmark = _with_finding_groups(benchmark if card is None else with_card(benchmark, card), finding_groups)
         source_data.warnings += [source_data.unfused] if fuse is None and source_data.unfused else []

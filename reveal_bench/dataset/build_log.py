@@ -53,6 +53,8 @@ class BuildLog:
 
     Attributes
     ----------
+    set_aside, not_read : what the source left out: the attributes `set_aside` and `left_out` of
+        :class:`~reveal_bench.sources.source.SourceData`
     left_out : problems of records that were left out, and of pictures that were left out of their records
     films : notes on pictures, such as a display window that showed nothing
     n_records_left_out : number of records that were left out because of their problems
@@ -61,6 +63,8 @@ class BuildLog:
     shared : sentences about other benchmarks that also hold out some of the cases
     """
 
+    set_aside: Sequence[tuple[str, str]] = ()
+    not_read: Sequence[Problem] = ()
     left_out: list[Problem] = field(default_factory=list)
     films: list[FilmNote] = field(default_factory=list)
     n_records_left_out: int = 0
@@ -90,8 +94,9 @@ class FilmRecord:
         """Return the part of a build's results that its folder keeps."""
         notes = [(public_reason(text), film.image_id) for film in log.films for text in film.warnings]
         faults = [(film.fault, film.image_id) for film in log.films if film.fault]
-        left_out = dict(sorted(Counter(map(_reason, log.left_out)).items()))
-        return cls(_sorted(notes), _sorted(faults), left_out, log.n_records_left_out)
+        reasons = Counter(map(_reason, (*log.not_read, *log.left_out)))
+        reasons += Counter(public_reason(f"set aside: {reason}") for _, reason in log.set_aside)
+        return cls(_sorted(notes), _sorted(faults), dict(sorted(reasons.items())), log.n_records_left_out)
 
     def to_json(self) -> str:
         """Return the file's text."""

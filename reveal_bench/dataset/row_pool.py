@@ -286,9 +286,9 @@ def _make(record: Record, build: BuildContext) -> RowResult:
         return RowResult(digest, key, problems=[*problems, Problem(kind.config, key, *fault)])
     asked = kind.questions.asked(record, build.benchmark, build.asks)
     films = [
-        FilmNote(one[0].source_path, key, facts["image_id"], one[1].warnings, one[1].fault)
+        FilmNote(one[0].source_path, key, facts["image_id"], (*one[0].notes, *one[1].warnings), one[1].fault)
         for one, facts in zip(made, image_facts_of(row), strict=True)
-        if one is not None and (one[1].warnings or one[1].fault)
+        if one is not None and (one[0].notes or one[1].warnings or one[1].fault)
     ]
     return RowResult(digest, key, asked, row, side_rows, problems, films)
 

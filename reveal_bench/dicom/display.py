@@ -331,7 +331,7 @@ def _is_inverted(facts: HeaderValues, warnings: list[str]) -> bool:
     is_inverted = photometric == "MONOCHROME1"
     if shape is not None and (shape == "INVERSE") != is_inverted:
         done = "inverted" if is_inverted else "not inverted"
-        warnings.append(f"PresentationLUTShape {shape} contradicts {photometric} and is ignored: {done}")
+        warnings.append(f"PresentationLUTShape contradicts {photometric} and is ignored: {done}, got {shape}")
     return is_inverted
 
 

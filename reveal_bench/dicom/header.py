@@ -229,6 +229,8 @@ class Header:
     has_pixels : bool
     body_part : str or None
         BodyPartExamined in capitals if it is a known body part; "OTHER" for other texts, which could contain anything.
+    coded_view : str or None
+        View that ViewCodeSequence or else PatientOrientation states if ViewPosition states another one.
     """
 
     study_uid: str | None = field(repr=False)
@@ -266,6 +268,7 @@ class Header:
     source_uids: tuple[str, ...] = field(repr=False)
     has_pixels: bool
     body_part: str | None = None
+    coded_view: str | None = None
 
 
 def read_header(file: Path | DicomFile) -> Header:
@@ -287,7 +290,8 @@ def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
     spacing_mm, spacing_source = pixel_spacing(facts)
     position = facts.text("ViewPosition")
     maker, model = (_device_text(facts.text(keyword)) for keyword in ("Manufacturer", "ManufacturerModelName"))
-    view_codes = facts.items("ViewCodeSequence", "CodeValue")
+    view_codes, orientation = facts.items("ViewCodeSequence", "CodeValue"), facts.texts("PatientOrientation")
+    view, coded_view = (canonical_view(text, view_codes, orientation) for text in (position, None))
     return Header(
         study_uid=facts.text("StudyInstanceUID"),
         series_uid=facts.text("SeriesInstanceUID"),
@@ -300,7 +304,7 @@ def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
         photometric=facts.word("PhotometricInterpretation"),
         bits_stored=facts.integer("BitsStored"),
         transfer_syntax=syntax,
-        view=canonical_view(position, view_codes, facts.texts("PatientOrientation")),
+        view=view,
         view_raw=position if canonical_view(position) != "UNKNOWN" else None,
         spacing_mm=spacing_mm,
         spacing_source=spacing_source,
@@ -326,6 +330,7 @@ def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
         source_uids=tuple(facts.items("SourceImageSequence", "ReferencedSOPInstanceUID")),
         has_pixels=has_pixels,
         body_part=_body_part(facts.word("BodyPartExamined")),
+        coded_view=None if "UNKNOWN" in (view, coded_view) or view == coded_view else coded_view,
     )
 
 

@@ -328,13 +328,13 @@ def set_aside(header: Header, *, include_secondary: bool = False) -> str | None:
     if header.sop_class and header.sop_class not in _RADIOGRAPHS and not (is_secondary and include_secondary):
         return _class_reason(header.sop_class)
     if header.modality and header.modality not in _MODALITIES:
-        return f"modality {header.modality} instead of CR or DX"
+        return f"the modality is neither CR nor DX, got {header.modality}"
     if not header.has_pixels:
         return "no pixel data, or the file is truncated before them"
     if not header.rows or not header.columns:
         return "no picture, because Rows or Columns are missing"
     if header.photometric and not header.photometric.startswith("MONOCHROME"):
-        return f"a colour picture ({header.photometric})"
+        return f"a colour picture, got {header.photometric}"
     if header.image_type[:2] == ("DERIVED", "SECONDARY") and not include_secondary:
         return "derived secondary picture (ImageType)"
     if "LOCALIZER" in header.image_type:
@@ -346,7 +346,7 @@ def _class_reason(sop_class: str) -> str:
     for prefix, reason in _OTHER_CLASSES:
         if sop_class == prefix or sop_class.startswith(f"{prefix}."):
             return reason
-    return f"SOP class {sop_class} instead of a radiograph's (CR, DX)"
+    return f"the SOP class is not that of a radiograph, got {sop_class}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +442,17 @@ def _same_exposure(raw: Header, processed: Header) -> str | None:
     return "same view, kVp and mAs" if same else None
 
 
+def film_notes(header: Header) -> tuple[str, ...]:
+    """Return notes on statements of a header that a look at the film can check."""
+    notes = []
+    if header.body_part not in (None, *CHEST):
+        part = "a value that is not listed" if header.body_part == "OTHER" else header.body_part
+        notes.append(f"BodyPartExamined is {part} instead of CHEST, often wrongly")
+    if header.coded_view is not None:
+        notes.append(f"the view is {header.view}, but its codes or the orientation say {header.coded_view}")
+    return tuple(notes)
+
+
 def header_warnings(header: Header) -> list[str]:
     """Return warnings on what a publisher must check before publishing pixels or values of this file.
 
@@ -449,9 +460,6 @@ def header_warnings(header: Header) -> list[str]:
     set them wrongly.
     """
     warnings = []
-    if header.body_part not in (None, *CHEST):
-        part = "a value that is not listed" if header.body_part == "OTHER" else header.body_part
-        warnings.append(f"BodyPartExamined is {part} instead of CHEST, often wrongly: look at the films")
     if header.deidentified is None:
         warnings.append("PatientIdentityRemoved is absent, so the file does not state that it was de-identified")
     elif not header.deidentified:

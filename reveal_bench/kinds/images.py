@@ -28,6 +28,7 @@ class PictureFile:
         "picture" is a JPEG or PNG, whose bytes are published unchanged unless it has 16-bit grey values; "png16" is a
         PNG that must have 16 bits, which are converted to 8.
     member : name inside the zip archive `path`, or None
+    notes : notes on the header of the file, without values that could identify someone
     """
 
     path: Path
@@ -35,6 +36,7 @@ class PictureFile:
     source_path: str
     kind: Literal["picture", "dicom", "png16"] = "picture"
     member: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

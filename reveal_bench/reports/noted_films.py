@@ -125,10 +125,10 @@ def _left_out_parts(record: FilmRecord, noun: str) -> Sequence[Part]:
     if not record.left_out:
         return [Text("The build left out nothing.")]
     n = record.n_records_left_out
-    missing = f"{count_text(n, noun)} of the download {'is' if n == 1 else 'are'} not in the dataset. " if n else ""
+    lost = f"{count_text(n, noun)} {'was' if n == 1 else 'were'} left out while films were read. " if n else ""
     counts = {reason: sum(ns) for reason, ns in alike(record.left_out.items()).items()}
     rows = [(reason, f"{counts[reason]:,}") for reason in sorted(counts, key=lambda reason: -counts[reason])]
     return [
-        Text(f"{missing}The build left out these files and entries of the download, by reason:"),
+        Text(f"{lost}The build left out these files and entries of the download, by reason:"),
         PageTable(["Reason", "Number"], rows, "Left out by reason", is_caption_shown=False),
     ]

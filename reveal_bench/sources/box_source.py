@@ -166,7 +166,7 @@ class BoxSource(Generic[Parsed]):
         warnings[:0] = [] if synthetic else count_warnings(self.count(parsed), self.published)
         build = BoxBuild(root, files, parsed, faults, warnings, pixels, keep_going, pictures, workers)
         splits, extras = self.make(build)
-        return SourceData(splits, warnings, extras, synthetic=synthetic)
+        return SourceData(splits, warnings, extras, synthetic=synthetic, left_out=faults.problems)
 
     def _files(self, root: Path) -> dict[str, Path]:
         files = self.find(root)

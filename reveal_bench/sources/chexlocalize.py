@@ -347,7 +347,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     if whole:  # a broken file or line belongs to no single image, so no image can be left out for it
         finish(problems, warnings, keep_going=False)
     bad = {str(problem.row) for problem in problems}
-    finish(problems, warnings, keep_going=keep_going)
+    left_out = finish(problems, warnings, keep_going=keep_going)
     for split, parsed in splits.items():
         parsed.labels = {image_id: row for image_id, row in parsed.labels.items() if image_id not in bad}
         warnings += contradictions(split, parsed)
@@ -358,6 +358,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         {split: Records(partial(_records, parsed, warnings), len(parsed.labels)) for split, parsed in splits.items()},
         warnings,
         set_aside=set_aside(download),
+        left_out=left_out,
         synthetic=is_synthetic(root, download.annotations.glob("*.json")),
     )
 

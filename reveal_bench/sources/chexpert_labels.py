@@ -165,7 +165,7 @@ def read(
     """
     tables = _read_all(Path(root), findings, LabelPolicy(**policy))
     warnings = tables.warnings
-    finish(tables.problems, warnings, keep_going=keep_going)
+    left_out = finish(tables.problems, warnings, keep_going=keep_going)
     splits: dict[str, list[StudyRecord]] = {}
     for study_id, study in tables.references.items():
         record = StudyRecord(
@@ -182,6 +182,7 @@ def read(
         warnings,
         extras=reader_labels(by_readers),
         set_aside=tables.set_aside,
+        left_out=left_out,
         synthetic=is_synthetic(Path(root)),
     )
 

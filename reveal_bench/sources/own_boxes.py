@@ -43,6 +43,7 @@ from typing import Any, Literal
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import own_benchmark
 from reveal_bench.dicom.header import Header
+from reveal_bench.dicom.scan import film_notes
 from reveal_bench.geometry import box_around
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -330,7 +331,7 @@ class _OwnRecords:
             missing=tuple(f for f, value in status.items() if value == 1 and f not in boxes.get(REFERENCE, {})),
             spacing_mm=None if header is None else header.spacing_mm,
             spacing_source="none" if header is None else header.spacing_source,
-            picture=replace(picture, name=f"{image_id}{suffix}"),
+            picture=replace(picture, name=f"{image_id}{suffix}", notes=() if header is None else film_notes(header)),
         )
 
     def _id(self, name: str, kind: Literal["image", "patient", "study"], raw: str, row: BoxRow) -> str:

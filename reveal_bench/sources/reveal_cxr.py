@@ -63,6 +63,7 @@ from reveal_bench.sources.study_tree import (
     StudyTree,
     TreeImage,
     TreeStudy,
+    film_warnings,
     guess_mapping,
     read_pictures,
     read_tree,
@@ -325,7 +326,7 @@ def inspect(
         if guess_mapping(root, joining.tree) is None:
             raise ArgumentError("root", f"must contain {WANTED}", root)
         joining.problems.clear()  # the table of labels is enough
-    warnings = list(joining.warnings)
+    warnings = [*joining.warnings, *film_warnings(joining.tree.headers)]
     if joining.mapping is None and not joining.problems:
         warnings.append(f"no mapping explains the columns of the table. {suggestion(root, joining.tree)}")
     counts = joining.counts
@@ -403,7 +404,7 @@ def collect_data(
         raise BuildError(problems)
     file = joining.table.file
     splits = make_records(joining.mapping, file, joining.joined, namer, problems, warnings, more_facts=more_facts)
-    finish(problems, warnings, keep_going=keep_going)
+    left_out = finish(problems, warnings, keep_going=keep_going)
     if not splits:
         raise BuildError([Problem(file, None, "rows", "must include a study without a problem", "none")])
     study_ids = {record.study_id for records in splits.values() for record in records}
@@ -421,6 +422,7 @@ def collect_data(
         warnings,
         extras=[*terms, *reader_labels(by_readers)],
         set_aside=joining.tree.set_aside,
+        left_out=left_out,
         synthetic=is_synthetic(joining.root),
         benchmark=joining.mapping.benchmark,
         ids=namer.ids,

@@ -119,7 +119,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     if whole:  # a broken file or header belongs to no single task, so no task can be left out for it
         finish(parsed.problems, parsed.warnings, keep_going=False)
     bad = {(problem.file, problem.row) for problem in parsed.problems}
-    finish(parsed.problems, parsed.warnings, keep_going=keep_going)
+    left_out = finish(parsed.problems, parsed.warnings, keep_going=keep_going)
     parsed.tasks = [task for task in parsed.tasks if (_name(parsed.task_file), task.line) not in bad]
     good = [line for line in parsed.ratings if (_name(parsed.rating_file), line.line) not in bad]
     task_ids = {task.task_id for task in parsed.tasks}
@@ -141,6 +141,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         [*parsed.warnings, *_notes(parsed)],
         extras,
         _set_aside(_folder(Path(root)), parsed),
+        left_out=left_out,
         synthetic=is_synthetic(Path(root), parsed.own_files),
     )
 

@@ -254,6 +254,7 @@ class SourceData:
     warnings : messages for the user; iteration over the records may add further ones
     extras : further tables
     set_aside : (path relative to the download, reason) of files that are not part of the dataset
+    left_out : problems because of which entries were left out
     synthetic : True if the download is marked as synthetic
     benchmark : benchmark of the records if the download names its own findings; None for the source's benchmark
     ids : private dict from (kind, identifier in the download) to id, for ids that were made from a secret
@@ -264,6 +265,7 @@ class SourceData:
     warnings: list[str] = field(default_factory=list)
     extras: Sequence[Extra] = ()
     set_aside: Sequence[tuple[str, str]] = ()
+    left_out: Sequence[Problem] = ()
     synthetic: bool = False
     benchmark: Benchmark | None = None
     ids: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
@@ -393,8 +395,8 @@ def set_aside_lines(set_aside: Iterable[tuple[str, str]]) -> list[str]:
     return [f"set aside: {name}: {reason}" for reason, name in first.items()]
 
 
-def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> None:
-    """Raise one error with all `problems`, or turn them into warnings if `keep_going`; `problems` is emptied.
+def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> list[Problem]:
+    """Raise one error with all `problems`, or warn of them and return them if `keep_going`; `problems` is emptied.
 
     Raises
     ------
@@ -405,3 +407,4 @@ def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) ->
     if raised and not keep_going:
         raise BuildError(raised, warnings=warnings)
     warnings.extend(f"left out: {line}" for line in problem_lines(raised))
+    return raised

@@ -22,7 +22,7 @@ from typing import Any
 
 from reveal_bench.dicom.files import DicomFile
 from reveal_bench.dicom.header import Header
-from reveal_bench.dicom.scan import scan_tree, set_aside, walk
+from reveal_bench.dicom.scan import film_notes, header_warnings, scan_tree, set_aside, walk
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, folded
@@ -55,7 +55,7 @@ class TreeImage:
         """Return the image's file, which is published under the name `image_id`."""
         path, member = self.file.path, self.file.member
         if self.is_dicom:
-            return PictureFile(path, f"{image_id}.png", self.source_path, "dicom", member)
+            return PictureFile(path, f"{image_id}.png", self.source_path, "dicom", member, film_notes(self.header))
         return PictureFile(path, f"{image_id}{path.suffix.lower()}", self.source_path, member=member)
 
 
@@ -104,6 +104,11 @@ class StudyTree:
     problem_studies: defaultdict[str, list[Problem]] = field(default_factory=lambda: defaultdict(list))
     warnings: list[str] = field(default_factory=list)
     n_others: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def headers(self) -> list[Header]:
+        """The headers of all images."""
+        return [image.header for _, image in _images(self.studies.values())]
 
     @property
     def n_images(self) -> int:
@@ -232,7 +237,7 @@ def _check_markers(tree: StudyTree, *, require_deidentified: bool) -> None:
         tree.add_problems(
             study.uid, marker_problems(image.header, image.source_path, require_deidentified=require_deidentified)
         )
-    tree.warnings += marker_warnings(image.header for _, image in _images(tree.studies.values()))
+    tree.warnings += marker_warnings(tree.headers)
 
 
 def marker_problems(header: Header, name: str, *, require_deidentified: bool = False) -> list[Problem]:
@@ -250,10 +255,16 @@ def marker_problems(header: Header, name: str, *, require_deidentified: bool = F
 
 def marker_warnings(headers: Iterable[Header]) -> list[str]:
     """Return warnings that count headers without a statement that the image may be published."""
-    from reveal_bench.dicom import header_warnings
+    return _counted(text for header in headers for text in header_warnings(header))
 
-    counts = Counter(text for header in headers for text in header_warnings(header))
-    return [f"{count_text(n, 'image')}: {text}" for text, n in counts.most_common()]
+
+def film_warnings(headers: Iterable[Header]) -> list[str]:
+    """Return warnings that count notes on films, for an inspection; a build counts those of the films that it uses."""
+    return _counted(text for header in headers for text in film_notes(header))
+
+
+def _counted(texts: Iterable[str]) -> list[str]:
+    return [f"{count_text(n, 'image')}: {text}" for text, n in Counter(texts).most_common()]
 
 
 def _images(studies: Iterable[TreeStudy]) -> Iterable[tuple[TreeStudy, TreeImage]]:
@@ -528,9 +539,8 @@ def _demographics(cells: dict[str, list[str]]) -> dict[str, Any]:
 
 def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
     """Return rules that take age and sex from the headers if no column of the table states them."""
-    headers = [image.header for study in tree.studies.values() for image in study.images]
-    has_age = any(header.age_years is not None for header in headers) and not {"age", "age_band"} & of_table.keys()
-    has_sex = any(header.sex is not None for header in headers) and "sex" not in of_table
+    has_age = any(header.age_years is not None for header in tree.headers) and not {"age", "age_band"} & of_table.keys()
+    has_sex = any(header.sex is not None for header in tree.headers) and "sex" not in of_table
     return {name: {"from": "header"} for name, has in (("age", has_age), ("sex", has_sex)) if has}
 
 

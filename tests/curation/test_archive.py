@@ -41,6 +41,7 @@ FALLBACKS = {
     "030/1.dcm": "every pixel is white, so it uses the full range",
     "040/1.dcm": "VOILUTSequence must have entries of 8 to 16 bits, got 4",
     "050/1.dcm": "uses 12 bits, as in the compressed picture, instead of BitsStored 10",
+    "080/1.dcm": "BodyPartExamined is HAND instead of CHEST",
     "140/1.dcm": "no usable VOI LUT or window, so the full range of the stored bits is shown",
 }
 """File -> what `build` must say of its display."""

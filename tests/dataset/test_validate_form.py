@@ -9,6 +9,7 @@ import pytest
 from reveal_bench.dataset.leaks import distinctive_ids, folded, ids_in_text
 from reveal_bench.dataset.tables import file_problems, open_folder
 from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.files import FILMS
 from tests.dataset.card_folders import edit, faults_of, findings_folder, localization_folder, reseal, rows_of
 
 
@@ -60,6 +61,25 @@ def test_files_of_another_form(tmp_path, name):
     reseal(folder)
     rules = [(p.file, p.rule) for p in validate_folder(folder, load=False)]
     assert (name, "must be a file that belongs in a dataset folder") in rules
+
+
+@pytest.mark.parametrize(
+    ("changes", "value"),
+    [
+        ({"notes": {"a note": ["image-0", "elsewhere"]}}, "elsewhere"),
+        ({"faults": {"a fault": ["study-0"]}}, "study-0"),
+        ({"left_out": {"the modality is neither CR nor DX, got DOE": 1}}, "the modality is neither CR nor DX, got DOE"),
+        ({"left_out": {"a reason": "many"}}, "TypeError"),
+        ({"notes": ["image-0"]}, "TypeError"),
+        ({"patients": ["A^B"]}, "TypeError"),
+    ],
+)
+def test_the_record_of_films_names_only_images_of_the_folder(tmp_path, changes, value):
+    folder = findings_folder(tmp_path)
+    path = folder / FILMS
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    reseal(folder)
+    assert [p.value for p in validate_folder(folder, load=False) if p.file == FILMS] == [value]
 
 
 def test_card_without_configs_allows_every_table(tmp_path):

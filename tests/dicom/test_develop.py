@@ -120,11 +120,11 @@ def test_a_file_without_preamble_and_meta_header(write: Write) -> None:
     [
         ({}, {}, "no usable VOI LUT or window"),
         ({"HighBit": None}, {}, "HighBit is missing, so BitsStored - 1 is used"),
-        ({"PresentationLUTShape": "INVERSE"}, {}, "INVERSE contradicts MONOCHROME2 and is ignored: not inverted"),
+        ({"PresentationLUTShape": "INVERSE"}, {}, "contradicts MONOCHROME2 and is ignored: not inverted, got INVERSE"),
         (
             {"PresentationLUTShape": "IDENTITY"},
             {"photometric": "MONOCHROME1"},
-            "IDENTITY contradicts MONOCHROME1 and is ignored: inverted",
+            "contradicts MONOCHROME1 and is ignored: inverted, got IDENTITY",
         ),
         ({"RescaleSlope": 2}, {}, "only one of RescaleSlope and RescaleIntercept is given"),
         ({"WindowWidth": 2}, {}, "only one of WindowCenter and WindowWidth is given"),

@@ -39,7 +39,7 @@ def test_every_field(write: Write, transfer_syntax: str) -> None:
         "distance_source_to_detector_mm": 1800.0, "age_years": 63, "sex": "F", "image_type": ("DERIVED", "PRIMARY"),
         "instance_number": 1001, "burned_in": False, "deidentified": True, "deid_methods": ("113100", "113101"),
         "intent": "PRESENTATION", "exposure_key": "7.7", "source_uids": ("9.9",), "has_pixels": True,
-        "body_part": "CHEST",
+        "body_part": "CHEST", "coded_view": None,
     }  # fmt: skip
     got = {field.name: getattr(header, field.name) for field in fields(Header) if field.name != "transfer_syntax"}
     assert got == expected

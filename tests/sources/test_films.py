@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 
@@ -48,14 +49,23 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     ramp = np.tile(np.arange(100, 4000, 400, dtype=np.uint16), (8, 1))
     odd = {"patient": "DOE^JOHN", "PresentationLUTShape": "INVERSE", "VOILUTFunction": "DOE", "WindowCenter": "2000"}
     write_film(root / "a" / "1.dcm", "1.2.1", pixels=ramp, WindowWidth="3600", **odd)
-    write_film(root / "a" / "2.dcm", "1.2.2", pixels=ramp[:, ::-1].copy(), WindowCenter="60000", WindowWidth="10")
+    write_film(
+        root / "a" / "2.dcm",
+        "1.2.2",
+        pixels=ramp[:, ::-1].copy(),
+        WindowCenter="60000",
+        WindowWidth="10",
+        BodyPartExamined="HAND",
+    )
+    shutil.copy(root / "a" / "2.dcm", root / "a" / "DOE.dcm")
     write_film(root / "c" / "4.dicom", "1.2.3", view="PA", RescaleSlope="0", RescaleIntercept="1")
     arguments = ["build", root, "--id-key", tmp_path / "key", "--out", tmp_path / "out", "--holdout", vault]
     printed = call(*arguments, "--keep-going").stderr
     page = HtmlPage(render_report(tmp_path / "out"))
     counts = {note: n for n, note in re.findall(r"warning: (\d+) pictures?, such as \S+: (.*)", printed)}
     counts["may show nothing"] = re.search(r"(\d+) pictures? may show nothing", printed)[1]
-    assert len(counts) == 6
+    assert len(counts) == 7
+    assert counts["BodyPartExamined is HAND instead of CHEST, often wrongly"] == "1"
     table = page.cells[page.cells.index("Note") + 2 :]
     shown = dict(zip(table[::2], table[1::2], strict=False))
     # the value of VOILUTFunction is printed to the maintainer, but the page may be published
@@ -63,7 +73,9 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     assert {note.partition(", got")[0]: n for note, n in counts.items()}.items() <= shown.items()
     assert shown["unreadable picture: RescaleSlope must not be 0"] == "1"
     assert len(re.findall("left out: ", printed)) == 1
-    assert "1 study of the download is not in the dataset" in "".join(page.texts)
+    assert shown["set aside: a duplicate: the same SOPInstanceUID and pixels"] == "1"
+    assert "1 file set aside: a duplicate: the same SOPInstanceUID and pixels" in printed
+    assert "1 study was left out while films were read" in "".join(page.texts)
     assert len([one for one in page.all("img") if "radiograph" in one["alt"]]) >= 3
     record = (tmp_path / "out" / FILMS).read_text()
     assert not re.search(r"DOE|\.dcm|1\.2\.|P3", record)

@@ -171,6 +171,7 @@ def test_an_image_with_a_problem_is_left_out_with_all_its_boxes(tmp_path: Path) 
         "left out: BBox_List_2017.csv:3: `Bbox [x, y, w, h]` must have width and height above 0, got 1, 1, 0, 0",
         "1 image is left out because of these problems",
     ]
+    assert [problem.field for problem in source_data.left_out] == ["Bbox [x, y, w, h]"]
     with pytest.raises(BuildError, match="must look like"):  # a line that belongs to no image stops the build
         nih_boxes.read(write(tmp_path, HEADER + "x,Mass,1,1,2,2\n"), pixels="withhold", keep_going=True)
 

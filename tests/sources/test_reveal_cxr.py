@@ -123,7 +123,7 @@ def test_secondary_captures_are_taken_if_asked(tmp_path):
     assert way_on in inspect(tmp_path).warnings
     source_data = read(tmp_path, id_key=KEY, include_secondary=True)
     assert [len(record.images) for record in source_data.splits["test"]] == [1, 2, 1]
-    assert dict(source_data.set_aside) == {"a/5.dcm": "modality OT instead of CR or DX"}
+    assert dict(source_data.set_aside) == {"a/5.dcm": "the modality is neither CR nor DX, got OT"}
     warning = (
         "1 secondary captures are accepted as radiographs; before publishing, check that none shows a patient's name"
     )

@@ -210,6 +210,7 @@ def test_keep_going_leaves_out_problems_with_a_warning(tmp_path):
     assert [record.labels for record in source_data.splits["test"]] == [("Lung nodule",)]
     left_out = [text for text in source_data.warnings if text.startswith("left out: ")]
     assert [text.split("`")[1] for text in left_out] == ["file", "BurnedInAnnotation", "labels"]
+    assert [problem.field for problem in source_data.left_out] == ["file", "BurnedInAnnotation", "labels"]
 
 
 def test_nothing_left_is_an_error_even_then(tmp_path):
