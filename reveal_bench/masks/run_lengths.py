@@ -286,7 +286,7 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
     Raises
     ------
     ValueError
-        If `mask` is not two-dimensional or has no pixels.
+        If `mask` is not two-dimensional, or has no pixels or more than `MAX_PIXELS`.
 
     Examples
     --------
@@ -294,8 +294,8 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
     Rle(size=(2320, 2828), counts='PVWX6')
     """
     array = np.asarray(mask)
-    if array.ndim != 2 or array.size == 0:
-        raise ArgumentError("mask", "must have shape (height, width) with at least one pixel", array.shape)
+    if array.ndim != 2 or not 0 < array.size <= MAX_PIXELS:
+        raise ArgumentError("mask", f"must have shape (height, width) with 1 to {MAX_PIXELS} pixels", array.shape)
     dense = np.asarray(array, bool)
     is_by_column = dense.flags.f_contiguous and not dense.flags.c_contiguous
     edges = _edges(dense.ravel(order="F")) if is_by_column else _edges_by_row(dense)

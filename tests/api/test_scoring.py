@@ -458,9 +458,14 @@ def test_numpy_integers_are_accepted(places: tuple[Path, Path]) -> None:
 
 def test_soft_masks_and_wrong_systems_are_refused(world: World, places: tuple[Path, Path]) -> None:
     last = np.arange(48 * 64).reshape(48, 64) == 48 * 64 - 1
-    for mask, value in ((np.full((48, 64), 0.5), r"0\.5"), (np.uint8(255) * last, "255")):
+    for mask, value in (
+        (np.full((48, 64), 0.5), r"0\.5"), (np.uint8(255) * last, "255"),
+        (np.full((48, 64), None), "an array of object"), ([[0], [0, 1]], "rows of different lengths"),
+    ):  # fmt: skip
         with pytest.raises(ArgumentError, match=f"`mask` must be an array of bool, or of 0 and 1.*, got {value}"):
             rb.score([POINT | {"mask": mask}], world.folder, allow_missing=True)
+    with pytest.raises(ArgumentError, match=r"with 1 to 268435456 pixels, got \(20000, 20000\)"):
+        rb.score([POINT | {"mask": np.broadcast_to(np.uint8(1), (20_000, 20_000))}], world.folder)
     for systems, message in (({}, "got none"), ([places[1]], "got a list")):
         with pytest.raises(ArgumentError, match=f"`systems` must be a mapping of names .*{message}"):
             rb.rank(systems, world.folder)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from reveal_leaderboard.store.tables import (
+    boards,
     fingerprints,
     members,
     scores,
@@ -121,6 +122,21 @@ def test_a_small_share_of_cases_closes_no_board(rows: Rows) -> None:
     both = read(rows)
     assert (both.bits_held, both.level) == (alone.bits_held, "low")
     assert both.share == pytest.approx(1.03 * alone.share)
+
+
+def test_final_scores_count_once_the_board_shows_them(rows: Rows) -> None:
+    """The submission is one answer about the public patients, and one about the others."""
+    rows.version({"n_studies": 300})
+    rows.score("a")
+    row = rows.connection.execute(sa.select(scores)).one()._mapping
+    rows.connection.execute(scores.insert().values({**row, "part": "final"}))
+    board = {"benchmark": BENCHMARK, "version": VERSION, "state": "open", "why": "", "changed_at": 0.0}
+    rows.connection.execute(boards.insert().values(board))
+    public = read(rows)
+    rows.connection.execute(boards.update().values(state="closed"))
+    both = read(rows)
+    assert (both.n_scored, both.bits_held) == (public.n_scored, public.bits_held) == (1, public.bits_held)
+    assert both.share == pytest.approx(2 * public.share)
 
 
 def test_bits_of_answers_by_hand() -> None:

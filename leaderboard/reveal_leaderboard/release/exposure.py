@@ -20,8 +20,9 @@ an upper bound. If the ratio of revealed to contained bits is below 1, the score
 finding. But a team with a good model gains from far fewer bits, and honest developers learn far less than the bound. So
 the meter tells a maintainer when to look, not what happened.
 
-Submissions to other versions and boards that share held-out cases are also counted, weighted by the shared fraction of
-this version's cases (:mod:`reveal_leaderboard.store.cases`). Findings are matched across spellings and synonyms.
+Final scores count as further scores once they are shown. Submissions to other versions and boards that share held-out
+cases are also counted, weighted by the shared fraction of this version's cases (:mod:`reveal_leaderboard.store.cases`).
+Findings are matched across spellings and synonyms.
 
 Nobody can see whether teams collude. So the meter adds up the bits of the `colluding` groups with the most bits about a
 finding, and compares the sum with the bits in the labels. On 300 studies, five teams whose model has an AUROC of 0.9
@@ -46,6 +47,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -63,6 +65,7 @@ from reveal_leaderboard.release.rounding import Rounding, is_positional
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.cases import lock_boards, shared_with
+from reveal_leaderboard.store.scores import ranked_part
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
 Level = Literal["low", "watch", "close"]
@@ -118,11 +121,13 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class _ScoredRow:
-    """A scored submission: team, scores, whether the ladder held it back, and fingerprint."""
+    """A scored submission: team, its public scores and then its final ones if these are shown, whether the ladder held
+    it back, and fingerprint.
+    """
 
     submission_id: str
     team: str
-    score: ReleasedScore
+    scores: tuple[ReleasedScore, ...]
     is_held: bool
     content: str | None
     sketch: tuple[int, ...]
@@ -197,7 +202,7 @@ def _renamed(account: _Account, findings: tuple[str, ...]) -> _Account:
         figures = tuple(replace(figure, finding=names.get(figure.finding, figure.finding)) for figure in score.figures)
         return replace(score, figures=figures, shown=tuple(names.get(name, name) for name in score.shown))
 
-    return replace(account, rows=[replace(row, score=rename(row.score)) for row in account.rows])
+    return replace(account, rows=[replace(row, scores=tuple(map(rename, row.scores))) for row in account.rows])
 
 
 def answer_bits(
@@ -278,6 +283,7 @@ def _band(band: str) -> tuple[int, int | None]:
 
 def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_ScoredRow]:
     own = sa.and_(fingerprints.c.submission_id == scores.c.submission_id, fingerprints.c.version == scores.c.version)
+    parts = ("public", ranked_part(connection, benchmark, version))
     query = (
         sa.select(teams.c.name, scores.c.released, scores.c.shown_of, scores.c.submission_id)
         .add_columns(fingerprints.c.content, fingerprints.c.sketch)
@@ -285,19 +291,19 @@ def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Scor
         .join(submissions, submissions.c.id == scores.c.submission_id)
         .join(teams, teams.c.id == submissions.c.team_id)
         .join(fingerprints, own, isouter=True)
-        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "public")
-        .order_by(scores.c.scored_at, scores.c.submission_id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part.in_(parts))
+        .order_by(scores.c.scored_at, scores.c.submission_id, scores.c.part.desc())
     )
     return [
         _ScoredRow(
-            submission_id=row.submission_id,
-            team=row.name,
-            score=ReleasedScore.from_json(row.released),
-            is_held=row.shown_of != row.submission_id,
-            content=row.content,
-            sketch=tuple(row.sketch or ()),
+            submission_id=first.submission_id,
+            team=first.name,
+            scores=tuple(ReleasedScore.from_json(row.released) for row in (first, *others)),
+            is_held=first.shown_of != first.submission_id,
+            content=first.content,
+            sketch=tuple(first.sketch or ()),
         )
-        for row in connection.execute(query)
+        for _, (first, *others) in groupby(connection.execute(query), lambda row: row.submission_id)
     ]
 
 
@@ -395,19 +401,20 @@ def _bits(rows: Sequence[_ScoredRow], n_cases: int | None, policy: ReleasePolicy
     out: dict[str, float] = defaultdict(float)
     seen: dict[str, dict[str, ReleasedEstimate]] = defaultdict(dict)
     # older scores, from before this setting existed, show findings with fewer cases
-    shown_from = min(row.score.policy.get("place_cell", 0) for row in rows)
-    for row in rows:
+    shown_from = min(row.scores[0].policy.get("place_cell", 0) for row in rows)
+    for row, score in [(one, score) for one in rows for score in one.scores]:
         by_finding: dict[str, list[ReleasedEstimate]] = defaultdict(list)
-        for figure in row.score.figures:
+        for figure in score.figures:
             if figure.finding != MACRO and figure.metric in TELLING:
                 by_finding[figure.finding].append(figure)
-                seen[figure.finding][figure.metric] = figure
-        averages = [figure.metric for figure in row.score.figures if figure.finding == MACRO and figure.metric in HITS]
-        for finding in row.score.shown if averages else by_finding:
+                if score is row.scores[0]:
+                    seen[figure.finding][figure.metric] = figure
+        averages = [figure.metric for figure in score.figures if figure.finding == MACRO and figure.metric in HITS]
+        for finding in score.shown if averages else by_finding:
             own = by_finding[finding]
             n_averages = len({*averages} - {figure.metric for figure in own})
             out[finding] += HELD_BITS if row.is_held else answer_bits(own, n_cases, policy, n_averages=n_averages)
-        macros = [figure for figure in row.score.figures if figure.metric in IN_MACROS]
+        macros = [figure for figure in score.figures if figure.metric in IN_MACROS]
         if macros:
             out[MACRO] += HELD_BITS if row.is_held else sum(_macro_bits(figure, policy) for figure in macros)
     rule = replace(policy, place_cell=min(policy.place_cell, shown_from))

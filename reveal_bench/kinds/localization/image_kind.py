@@ -214,13 +214,17 @@ class ImagePredictions(Predictions["LocalizationPrediction", ImagesT, RowsT]):
         if "mask" in entry:
             import numpy as np
 
-            from reveal_bench.masks import encode_mask
+            from reveal_bench.masks import MAX_PIXELS, encode_mask
 
-            array = np.asarray(entry.pop("mask"))
-            if array.dtype != bool and not np.isin(array, (0, 1)).all():
-                values = np.unique(array[~np.isin(array, (0, 1))])[:3].tolist()
-                rule = "must be an array of bool, or of 0 and 1, such as mask > threshold"
-                raise ArgumentError("mask", rule, ", ".join(map(str, values)))
+            rule = "must be an array of bool, or of 0 and 1, such as mask > threshold"
+            try:
+                array = np.asarray(entry.pop("mask"))
+            except ValueError:
+                raise ArgumentError("mask", rule, "rows of different lengths, or too many dimensions") from None
+            if array.dtype.kind not in "biuf":
+                raise ArgumentError("mask", rule, f"an array of {array.dtype}")
+            if array.size <= MAX_PIXELS and (others := array[(array != 0) & (array != 1)]).size:
+                raise ArgumentError("mask", rule, ", ".join(map(str, np.unique(others)[:3].tolist())))
             mask = encode_mask(array)
             entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
         return entry
