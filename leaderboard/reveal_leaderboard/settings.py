@@ -15,6 +15,7 @@ import base64
 import binascii
 import itertools
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -176,6 +177,11 @@ class ReleasePolicy:
     ladder_step: Annotated[_Number, Field(ge=0, le=1)] = 0.01
     ladder_per: Literal["team", "model"] = "team"
     final_share: Annotated[_Number, Field(ge=0, le=0.9)] = 0.0
+
+    @property
+    def least_held_out(self) -> int:
+        """Number of held-out cases with which a finding has `min_cell` in both parts, if they are divided as wanted."""
+        return math.ceil(self.min_cell / (min(self.final_share, 1 - self.final_share) or 1))
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> ReleasePolicy:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.boards.catalogue import Catalogue, LeakError, Published, TooSmallError, UnknownBenchmarkError
-from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.cases import shared_with
 from reveal_leaderboard.store.store import Store
@@ -94,7 +94,6 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
         ("[release]\nplace_cell = 50\n", "must have `release.place_cell` 350, got 50; otherwise five colluding"),
         ("[release]\nmin_cell = 20\n", "must have `release.min_cell` 30, got 20; otherwise five colluding"),
         ("[release]\nmin_cell = 50\n", r"must have 350 cases in its average .*, got \d+; otherwise five"),
-        ("[release]\nfinal_share = 0.9\n", r"must have 350 cases in its average \(outside .*, got 40; otherwise five"),
         ("[quota]\ntotal = 2\n", r"`quota.total` 1, got 2; .* gain more than 0.05. Leave out `quota.total`, or accept"),
     ):
         with pytest.raises(LeakError, match=rule) as leak:
@@ -106,7 +105,18 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
     asks_all = replace(old, info=replace(old.info, asks="all"))
     with pytest.raises(LeakError, match="must ask only for findings that are present, or its number of cases is unk"):
         check(database_url, path, "", [asks_all])
-    most = max(Counter(finding for row in old.manifest.rows.values() for finding in row.asked).values())
+    counts = Counter(finding for row in old.manifest.rows.values() for finding in row.asked)
+    thrice = {f"{name} {i}": row for i in range(3) for name, row in old.manifest.rows.items()}
+    of_both = [3 * n for n in counts.values() if 3 * n >= 120]  # a quarter, and three quarters, are at least 30
+    worth = len(of_both) ** 2 / sum(1 / n for n in of_both)
+    with pytest.raises(LeakError, match=rf"350 cases in its average \(outside `release.final_.*, got {worth / 4:.0f};"):
+        check(
+            database_url,
+            path,
+            "[release]\nfinal_share = 0.75\n",
+            [replace(old, manifest=replace(old.manifest, rows=thrice))],
+        )
+    most = max(counts.values())
     few = '[exposure]\naccepted_leaks = ["few cases"]\n'
     check(database_url, path, f"{few}[release]\nmin_cell = {most}\n", versions)
     caplog.clear()
@@ -116,7 +126,11 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
     assert f"{BENCHMARK} 1.1.0 has too small a holdout: a board could never show a score" in caplog.messages
     check(database_url, path, f"{remedy(e.value)}\n{few}", versions)
     few_rows = replace(old, manifest=replace(old.manifest, rows=dict(list(old.manifest.rows.items())[:9])))
-    assert few_rows.too_small_for(30).endswith("The smallest possible number is 10, so hold out more.")
+    assert few_rows.too_small_for(ReleasePolicy()).endswith("The smallest possible number is 10, so hold out more.")
+    with pytest.raises(
+        TooSmallError, match=r"at least 60, .*= 30 images, in both parts of `release.final_share`\. Hold out"
+    ):
+        check(database_url, path, f"{few}[release]\nfinal_share = 0.5\n", [old])
     # A label needs as many studies without it as with it, and so does a finding of detection on images
     assert [KINDS[name].release.least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
 

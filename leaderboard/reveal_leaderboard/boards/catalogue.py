@@ -144,7 +144,7 @@ class Catalogue:
             settings = self.store.settings.of(one.name)
             if one.key not in frozen:  # a frozen version may be published
                 self._check_overlaps(one, frozen if one.key in visible else set())
-            rule = one.too_small_for(settings.release.min_cell)
+            rule = one.too_small_for(settings.release)
             if rule and one.key in visible:
                 raise TooSmallError(f"{one.name} {one.version} {rule}")
             if rule:
@@ -337,19 +337,21 @@ class Published:
         """Who scores submissions: "program" or "readers"."""
         return KINDS[self.kind].scoring.scored_by
 
-    def too_small_for(self, min_cell: int) -> str:
+    def too_small_for(self, policy: ReleasePolicy) -> str:
         """Return the reason and remedy if this version's board could never show a score; empty if it could."""
         kind = KINDS[self.kind]
-        (n, what), least = kind.release.largest_cell(self.manifest), kind.release.least_items(min_cell)
+        (n, what), least = kind.release.largest_cell(self.manifest), kind.release.least_items(policy.least_held_out)
         if n >= least:
             return ""
         both = ", both with the finding and without it" if kind.release.requires_negatives else ""
+        parts = ", in both parts of `release.final_share`" if policy.final_share else ""
         why = (
             f"must hold out at least {least}, or no score can ever be shown, got {n} {what}: a score needs "
-            f"`release.min_cell` = {min_cell} {self.items}{both}."
+            f"`release.min_cell` = {policy.min_cell} {self.items}{both}{parts}."
         )
-        if n < kind.release.least_items(LEAST_CELL):
-            return f"{why} The smallest possible number is {kind.release.least_items(LEAST_CELL)}, so hold out more."
+        smallest = kind.release.least_items(replace(policy, min_cell=LEAST_CELL).least_held_out)
+        if n < smallest:
+            return f"{why} The smallest possible number is {smallest}, so hold out more."
         remedy = setting_remedy(self.name, "release", "min_cell", LEAST_CELL)
         return f"{why} Hold out more, or allow fewer cases (`bands` then begin with this number): {remedy}"
 
@@ -368,7 +370,7 @@ class Published:
         few = []
         if policy.min_cell < SIMULATED.min_cell:
             few.append(f"must have `release.min_cell` {SIMULATED.min_cell}, got {policy.min_cell}")
-        n, least = release.cases_of_average(self.manifest, policy.min_cell), SIMULATED.place_cell
+        n, least = release.cases_of_average(self.manifest, policy.least_held_out), SIMULATED.place_cell
         if n is not None and policy.place_cell < least:
             few.append(f"must have `release.place_cell` {least}, got {policy.place_cell}")
         if n is not None and self.info.asks == "all":
