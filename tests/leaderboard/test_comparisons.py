@@ -114,7 +114,8 @@ def test_score_without_an_interval_is_compared_without_one() -> None:
 
 def test_metric_of_only_one_system_is_not_compared() -> None:
     masks = cases(np.ones(len(PAIRS)), iou=np.full(len(PAIRS), 0.5))
-    rows = compare_released(release(masks, POLICY), release(pointer(0.5, 1), POLICY), LOCALIZATION)["rows"]
+    policy = replace(POLICY, place_cell=10)
+    rows = compare_released(release(masks, policy), release(pointer(0.5, 1), policy), LOCALIZATION)["rows"]
     assert {row["metric"] for row in rows} == {"point_hit", "grid_hit"}
 
 
