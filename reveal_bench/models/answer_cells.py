@@ -24,7 +24,10 @@ order  place                                                                choi
 A ranking in the line or text comes before these choices: a numbered list that begins with cells, a probability beside
 every cell, or words such as "primary", "most likely", "less likely" and "than" (:func:`_ranked_first`).
 
-"Row 5, column D" and "(D, 5)" mean D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
+JSON, and lists of findings, that choose a cell are replaced by it first (:mod:`reveal_bench.models.answer_choices`).
+"Row 5, column D", "fourth column, fifth row" and "(D, 5)" mean D5 everywhere
+(:mod:`reveal_bench.models.answer_columns`); "5D", "D 5" and full-width letters are read in places 1 and 2. A cell that
+the text calls clear or normal counts only if it is the only one.
 "Absent" is an answer only if the finding may be absent, and only in places 1 and 2, or after the last cell of the
 prose. Refusal wording counts only if the answer has no cell. If an answer was cut off, only places 1 and 2 are
 searched. The search uses bare text (:func:`reveal_bench.models.answer_words.bare`).
@@ -35,18 +38,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question
+from reveal_bench.models.answer_choices import with_chosen_cell
 from reveal_bench.models.answer_words import (
+    CELL,
     KEY,
     MAX_PROSE,
     Reply,
     bare,
     begins_absent,
     is_refusal,
-    json_values,
     noted,
     nothing,
     says_absent,
@@ -60,7 +63,6 @@ _OTHER = re.compile(
     r"|zweit|nachbar|beispiel|exempl"
 )
 
-_TOKEN = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])0?([0-9]{1,2})(?![A-Za-z0-9]|\.[0-9])")
 _END = r"(?=\s{0,3}(?:$|\.(?![0-9])|[;)\]}>\"'|\n]|[-,(]\s))"
 _OPENING = r"[\s\"'(\[{<]{0,6}(?:(?:the|grid|cell|in|at|is|zelle|feld|case)\s){0,3}[\"'(\[{<]{0,3}"
 _ITEM = re.compile(
@@ -73,9 +75,9 @@ _AND = re.compile(
     r"(?:\s?(?:and|or|und|oder|et|ou)(?=\s))?\s{0,3}"
 )
 _RANGE = re.compile(
-    rf"(?i){_TOKEN.pattern}[ \t]{{0,3}}(?:-|~|to|through|thru|until|bis|à|hasta|至|到|から)[ \t]{{0,3}}(?:cell )?"
-    rf"(?:{_TOKEN.pattern.replace('(?<![A-Za-z0-9])', '')}|[0-9]{{1,2}}(?![A-Za-z0-9]))"
-    rf"|(?:between|zwischen|entre) {_TOKEN.pattern} (?:and|und|et|y) {_TOKEN.pattern}"
+    rf"(?i){CELL.pattern}[ \t]{{0,3}}(?:-|~|to|through|thru|until|bis|à|hasta|至|到|から)[ \t]{{0,3}}(?:cell )?"
+    rf"(?:{CELL.pattern.replace('(?<![A-Za-z0-9])', '')}|[0-9]{{1,2}}(?![A-Za-z0-9]))"
+    rf"|(?:between|zwischen|entre) {CELL.pattern} (?:and|und|et|y) {CELL.pattern}"
 )
 _NO_CELL_AFTER = re.compile(
     r"(?i)[\s-]{0,2}(?:[A-Z]?\d{1,2} )?(?:vertebra|spin(?:e|al)\b|dis[ck]s?\b|leads?\b|ribs?\b|nerve|level|dermatome"
@@ -93,11 +95,24 @@ _DENIED_BEFORE = re.compile(
     r"\s(?:in |at |em |en |dans |na |no |nella |в )?(?:the |der |la |le |de |a )?(?:cell |cel |case |zelle "
     r"|célula |celda |cella |casilla |ячейке |ruta |ô |kotak )?$|不是$|\bwhether\b[^,;.!?]{0,40}$"
 )
+_DENIED_AFTER = re.compile(
+    rf"(?i)(?:(?:,|,? and|,? or|,? nor) (?:cell )?{CELL.pattern}){{0,6}}\s(?:(?:is|are|looks?|appears?|seems?|remains?)"
+    r" (?:both |all |also |quite |completely |entirely )?"
+    r"(?:clear|clean|normal|sharp|unremarkable|spared|lucent|uninvolved)\b(?! evidence)"
+    r"|(?:do|does|did)(?:n't| not) (?:show|have|contain|look|seem|appear|quite))"
+)
+_NONE_AFTER = re.compile(
+    r"(?i)[^.!?\n]{0,80}(?:\bno\w{0,5}\b[^.!?\n]{0,40}\b(?:any|either) of (?:them|these|those)\b"
+    r"|[.;:,] n(?:one|either) of (?:them|these|those|which|the two)\b)"
+)
 _EXAMPLE = re.compile(
     r"(?i)such as|would read|e\.g|example|for instance|(?<!looks )\blike\b|format|beispiel|z\.B|exempl"
 )
 
-_ROW_COLUMN = re.compile(r"(?i)\b(?:R[0-9]{1,2}[ ,;]{0,3}C[0-9]{1,2}|C[0-9]{1,2}[ ,;]{0,3}R[0-9]{1,2})\b")
+_ROW_COLUMN = re.compile(
+    r"(?i)\b(?:R(?P<row>[0-9]{1,2})[ ,;]{0,3}C(?P<column>[0-9]{1,2})"
+    r"|C(?P<column2>[0-9]{1,2})[ ,;]{0,3}R(?P<row2>[0-9]{1,2}))\b"
+)
 _COLUMN_R = 18
 """Number of the column R: in a smaller grid, R5 is row 5."""
 
@@ -115,6 +130,7 @@ _FIRST_AFTER = re.compile(
 )
 _FIRST_BEFORE = re.compile(
     r"(?i)(?:^|[\n;,.]|\bmy )\s{0,3}(?:primary|main|first|1st|best|top|most likely)\b[^:\n,;]{0,20}[:=]\W{0,4}$"
+    r"|\b(?:primary|main|first|best|top|most likely) (?:choice|pick|candidate|cell) (?:is|would be) (?:cell )?$"
 )
 _LESSER_AFTER = re.compile(
     r"(?i)\s?\(?(?:possibl[ey]|less|lesser|maybe|perhaps|secondary|second|alternative|unlikely|adjacent"
@@ -122,17 +138,20 @@ _LESSER_AFTER = re.compile(
 )
 _LESSER_BEFORE = re.compile(
     r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|second(?: choice)?|2nd(?: choice)?"
-    r"|alternatively?|possibly|perhaps|runner-up|followed by|(?:and|but) also)"
+    r"|alternatively?|(?:possibly|perhaps|maybe)(?: also| even)?|runner-up|followed by"
+    r"|(?:and|but) also|(?:could|might|may) also be"
+    r"|(?:small|slight|low|lower|outside|remote|some) (?:chance|probability|possibility) (?:of|for|that it(?:'s| is)))"
     r"\W{0,4}(?:in |at |by |is )?(?:cell )?$"
 )
 _CORRECTION = re.compile(
-    r"(?i)(?:^|[.!?]\s)\W{0,5}(?:correction|edit|wait|actually|on second thought|let me correct)\b"
+    r"(?i)(?:^|[.!?]\s)\W{0,5}(?:(?:correction|edit|wait|actually|on second thought|let me correct|I meant?)\b"
+    r"|(?:sorry|apolog\w{1,5}|my mistake|my apologies|oops|perdón|pardon|désolée?|entschuldigung|scusa\w{0,2}"
+    r"|desculp\w)\b(?=[^.!?\n]{0,80}\b(?:misread|should|meant?|mistake|quise|quería|meinte|voulais|volevo|quis|queria|correct\w*)\b))"
 )
 _COMPARED = re.compile(
     r"(?i)(?:\bthan\b|\b(?:más|mejor|mayor|plus|mieux|mais|melhor|più|meglio|mehr|besser|stärker|deutlicher|meer|beter)\b"
     r"[^.!?;\n]{0,40}\b(?:que|als|che|dan)\b)[^.!?;\n]{0,12}$"
 )
-_CHANCES = ("p", "prob", "probability", "confidence", "score", "likelihood")
 # The number of a list before a cell, and the probability after it
 _RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])[.):]\s{0,3}\W{0,3}$")
 _CHANCE = re.compile(
@@ -171,12 +190,16 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     >>> read_cell("It spans C4 to E6 and is densest in D5.", question, AskSettings(), is_cut=False).cell
     'D5'
     """
-    grid, text = Grid(settings.grid), bare(plain)
-    if likely := _most_likely(plain):
-        return _reply(likely, question, grid)
-    if grid.n < _COLUMN_R and (numbered := _ROW_COLUMN.search(text)):
-        reply = read_cell(_ROW_COLUMN.sub("...", plain), question, settings, is_cut)
-        return noted(reply, f'passed over "{numbered[0]}": columns have letters')
+    grid = Grid(settings.grid)
+    if grid.n < _COLUMN_R:
+        plain = _ROW_COLUMN.sub(r"column \g<column>\g<column2>, row \g<row>\g<row2>", plain)
+    plain, note = with_chosen_cell(plain, question.finding or "")
+    return noted(_read_words(plain, question, grid, is_cut), note)
+
+
+def _read_words(plain: str, question: Question, grid: Grid, is_cut: bool) -> Reply:
+    """Return the reply in a text whose JSON with a choice of cells has been replaced by the chosen cell."""
+    text = bare(plain)
     statement = _stated(text, is_cut=is_cut)
     if statement and is_cut and _may_go_on(statement, text, grid):
         statement = None
@@ -190,30 +213,6 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     is_absent = says_absent(text, question.finding, after=mention.end if mention and is_sure else None)
     denied = (is_absent and not question.present) or (not is_sure and is_refusal(plain))
     return nothing(plain, question, is_absent=is_absent) if denied or not mention else _reply(mention, question, grid)
-
-
-def _most_likely(plain: str) -> _NamedCells | None:
-    """Return the most probable cell of the last JSON list whose objects have a cell and a probability, or None."""
-    for value in reversed(json_values(plain)):
-        lists = [value] if isinstance(value, list) else list(value.values())
-        for entries in (one for one in lists if isinstance(one, list) and len(one) > 1):
-            pairs = [_chance_of(entry) for entry in entries]
-            known = [pair for pair in pairs if pair is not None]
-            if len(known) == len(entries):
-                names = [name for _, name in sorted(known, key=lambda pair: pair[0])]
-                return _NamedCells(tuple(names), "a ranking")
-    return None
-
-
-def _chance_of(entry: Any) -> tuple[float, str] | None:
-    """Return (probability, cell) of a JSON object, or None."""
-    if not isinstance(entry, dict):
-        return None
-    cell = next(
-        (_TOKEN.fullmatch(entry[key]) for key in ("cell", "grid_cell") if isinstance(entry.get(key), str)), None
-    )
-    chance = next((entry[key] for key in _CHANCES if type(entry.get(key)) in (int, float)), None)
-    return None if cell is None or chance is None else (float(chance), f"{cell[1].upper()}{cell[2]}")
 
 
 def _may_go_on(statement: _NamedCells, text: str, grid: Grid) -> bool:
@@ -280,8 +279,8 @@ def _mentioned(text: str, marked: str, known: Sequence[str]) -> _NamedCells | No
     own = [line for line in map(_lone, text.split("\n")) if line and in_grid.intersection(line.names)]
     if own:
         return replace(own[-1], how="a line of its own", end=end)
-    opening = re.match(rf"\W{{0,5}}{_TOKEN.pattern}(?:\.| -)\s", text)
-    if opening and len(re.findall(rf"(?m)^\W{{0,5}}{_TOKEN.pattern}", text)) == 1:
+    opening = re.match(rf"\W{{0,5}}{CELL.pattern}(?:\.| -)\s", text)
+    if opening and len(re.findall(rf"(?m)^\W{{0,5}}{CELL.pattern}", text)) == 1:
         return _NamedCells((f"{opening[1].upper()}{opening[2]}",), "the opening", end)
     emphasised = {f"{m[1].upper()}{m[2]}" for m in _EMPHASISED.finditer(marked)} & {name for name, _, _ in cells}
     if len(emphasised) == 1:
@@ -293,7 +292,7 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
     """Return the cell of the last sentence that states one ("the answer is D5", "I choose D5", "D5 is the densest")."""
     known = {start: name for name, start, _ in cells}
     for statement in reversed(list(_STATING.finditer(text))):
-        token = _TOKEN.search(text, statement.end(), statement.end() + 50)
+        token = CELL.search(text, statement.end(), statement.end() + 50)
         if token is None or token.start() not in known:
             continue
         between = text[statement.end() : token.start()]
@@ -340,12 +339,16 @@ def _first_by_number(text: str, cells: list[_Place]) -> int | None:
 
 def _first_by_words(text: str, cells: list[_Place]) -> int | None:
     """Return the index of the only cell called the first, or of the last cell not called a lesser one; or None."""
-    leading, lesser = [], []
+    leading, lesser = list[int](), list[int]()
+    leads = list[int]()  # after "followed by", and the cells that follow in the same list
     for i, (_, start, end) in enumerate(cells):
         before = _before(text, start)
         if _FIRST_AFTER.match(text, end) or _FIRST_BEFORE.search(before):
             leading.append(i)
-        if _LESSER_AFTER.match(text, end) or _LESSER_BEFORE.search(before) or _COMPARED.search(before):
+        is_next = bool(leads) and i - 1 == leads[-1] and _AND.fullmatch(text, cells[i - 1][2], start)
+        if is_next or _LESSER_BEFORE.search(before):
+            leads.append(i)
+        if i in leads[-1:] or _LESSER_AFTER.match(text, end) or _COMPARED.search(before):
             lesser.append(i)
     if len(leading) == 1:
         return leading[0]
@@ -385,25 +388,25 @@ def _prose(text: str, last_cell: str) -> tuple[list[_Place], list[_Place]]:
     """Return the cells in prose outside ranges and the cells in ranges, without texts that only look like cells."""
     spans: dict[int, bool] = {}
     for span in _RANGE.finditer(text):
-        inner = [f"{m[1].upper()}{m[2]}" for m in _TOKEN.finditer(text, span.start(), span.end())]
+        inner = [f"{m[1].upper()}{m[2]}" for m in CELL.finditer(text, span.start(), span.end())]
         whole = inner == ["A1", last_cell]
-        spans |= {m.start(): whole for m in _TOKEN.finditer(text, span.start(), span.end())}
-    cells, ranged = [], []
-    for match in _TOKEN.finditer(text):
+        spans |= {m.start(): whole for m in CELL.finditer(text, span.start(), span.end())}
+    cells, ranged, denied = list[_Place](), list[_Place](), list[_Place]()
+    for match in CELL.finditer(text):
         before = text[max(0, match.start() - 60) : match.start()]
         sentence = re.split(r"(?<!\be\.g)[.!?]\s|\n", before)[-1]
         if _NO_CELL_AFTER.match(text, match.end()) or _NO_CELL_BEFORE.search(before):
             continue
-        if _DENIED_BEFORE.search(before) or _EXAMPLE.search(sentence):
+        if _DENIED_BEFORE.search(before) or _EXAMPLE.search(sentence) or _NONE_AFTER.match(text, match.end()):
             continue
         cell = (f"{match[1].upper()}{match[2]}", match.start(), match.end())
         if cell[0] in ("A1", last_cell) and _CORNER_AFTER.match(text, match.end()):  # this only describes the grid
             continue
         if match.start() not in spans:
-            cells.append(cell)
+            (denied if _DENIED_AFTER.match(text, match.end()) else cells).append(cell)
         elif not spans[match.start()]:
             ranged.append(cell)
-    return cells, ranged
+    return cells or denied, ranged  # "is clear" may also mean that the finding is
 
 
 def _cells(places: list[_Place], how: str) -> _NamedCells:

@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from reveal_bench.findings import canonical_finding
@@ -34,6 +35,7 @@ from reveal_bench.models.answer_words import (
     json_spans,
     noted,
     nothing,
+    probability,
     says_absent,
     statements,
 )
@@ -60,7 +62,7 @@ _LABEL = (
     r"|width|height|left|top|right|bottom|w|h"
 )
 _NUMBER = re.compile(
-    rf"(?i)(?:(?<![A-Za-z])[\"']?(?P<label>{_LABEL})[\"']?\s{{0,2}}[:=]\s{{0,2}})?"
+    rf"(?i)(?:(?<![A-Za-z])[\"']?(?P<label>{_LABEL})[\"']?\s{{0,2}}(?:[:=≈~]|(?:is|of)\s(?:about\s|around\s|approximately\s|roughly\s)?)\s{{0,2}})?"
     r"(?<![A-Za-z0-9.])(?P<number>-?(?:[0-9]{1,7}(?:\.[0-9]{1,12})?|\.[0-9]{1,12}))(?![0-9]|\.[0-9]|[eE][-+]?[0-9])(?P<percent>\s?%)?"
 )
 _BETWEEN_CORNERS = re.compile(r"\s{0,3}[)\]]\s{0,3},?\s{0,3}[(\[]\s{0,3}")
@@ -81,6 +83,41 @@ _TAGS = (
     (re.compile(r"<patch_index_[0-9]{4}>"), "patches of the image"),
 )
 """Tags with positions, and the convention that each implies (Molmo, Molmo 2, Florence-2, PaliGemma, Kosmos-2)."""
+
+
+def _named_number(name: str) -> str:
+    return rf"[≈~]?\s?(?P<{name}>-?[0-9]{{0,5}}\.?[0-9]{{1,9}}(?:\s?%)?)(?:\s?(?:px|pixels?))?"
+
+
+_X1, _Y1, _X2, _Y2, _X, _Y, _W, _H = map(_named_number, ("x1", "y1", "x2", "y2", "x", "y", "w", "h"))
+_TO = r"\s{0,3}(?:to|and|until|through|-|->|→|bis|à|до|至|到)\s{0,3}"
+_UPPER = (
+    "(?:top|upper)[ -]left|links oben|linke obere|supérieur gauche|superior izquierd|левый верхний|верхний левый|左上"
+)
+_LOWER = (
+    "(?:bottom|lower)[ -]right|rechts unten|rechte untere|inférieur droit|inferior derech|правый нижний|нижний правый"
+    "|右下"
+)
+_PAIR1, _PAIR2 = rf"\(\s?{_X1}\s?,\s?{_Y1}\s?\)", rf"\(\s?{_X2}\s?,\s?{_Y2}\s?\)"
+_WAY = "(?:of the way )?(?:down |across |in )?(?:from|of) the"
+_FROM_LEFT, _FROM_TOP = rf"{_X} {_WAY} (?:left|width)\b", rf"{_Y} {_WAY} (?:top|height)\b"
+_PAIRS_IN_WORDS, _SIDES_IN_WORDS = (
+    [re.compile(f"(?i){pattern}") for pattern in patterns]
+    for patterns in (
+        (
+            rf"(?:{_UPPER})[^0-9\n(]{{0,30}}{_PAIR1}[^0-9(]{{0,20}}(?:{_LOWER})[^0-9(]{{0,30}}{_PAIR2}",
+            f"{_PAIR1}{_TO}{_PAIR2}",
+            rf"\(\s?{_X}\s?,\s?{_Y}\s?\)[^0-9(]{{0,40}}?{_W} (?:wide|in width)[^0-9(]{{0,12}}{_H} (?:high|tall)",
+        ),
+        (
+            rf"\bx\b[^0-9\n.]{{0,20}}?{_X1}{_TO}{_X2}[^0-9]{{0,20}}?\by\b[^0-9\n.]{{0,20}}?{_Y1}{_TO}{_Y2}",
+            rf"{_FROM_LEFT}[^0-9\n]{{0,30}}?{_FROM_TOP}",
+            rf"{_FROM_TOP}[^0-9\n]{{0,30}}?{_FROM_LEFT}",
+        ),
+    )
+)
+"""Positions in words: corners such as "(10, 20) to (40, 60)", and sides such as "x from 10 to 40, y from 20 to 60"."""
+_TURNED = str.maketrans("xy", "yx")
 _TO_THE_EDGE = ("fractions", "percent", "thousandths-xy", "thousandths-yx")
 """Conventions in which the right and lower edges have a number: 1, 100 or 1000."""
 _EDGE, _CLIPPED = 1e-5, 0.01
@@ -94,6 +131,10 @@ def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bo
         return Reply("unclear", note=problem)
     plain, note_on_list = _last_of_lists(plain, question)
     text, n = bare(plain), 2 if question.form == "point" else 4
+    for pattern in _SIDES_IN_WORDS:
+        text = pattern.sub(_named, text)
+    for pattern in _PAIRS_IN_WORDS if n == 4 else ():
+        text = pattern.sub(partial(_named, is_y_first=settings.coordinates == "thousandths-yx"), text)
     named = statements(text, _NUMBER_KEYS)
     rests = [rest for rest, _ in named if _number_runs(rest, settings) or begins_absent(rest)]
     if rests:
@@ -106,7 +147,7 @@ def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bo
         fitting = [run for run in runs if len(run) == n]
         note_on_list = note_on_list or (f"{len(fitting)} {_PLURAL[question.form]} named" if len(fitting) > 1 else "")
         runs = fitting[-1:] or runs[-1:]
-        is_absent = says_absent(text, question.finding)
+        is_absent = says_absent(text, question.finding) or [value for value, _, _ in json_spans(plain)] == [[]]
     if not runs:
         return nothing(plain, question, is_absent=is_absent)
     if is_cut and (len(runs[0]) < n or text[-1:].isdigit()):  # another digit may be missing
@@ -129,9 +170,9 @@ def _untagged(plain: str, settings: AskSettings) -> tuple[str, str]:
     return plain, ""
 
 
-def _named(tag: re.Match[str]) -> str:
-    """Return a tag of a position as a line of named numbers."""
-    numbers = tag.groupdict()
+def _named(tag: re.Match[str], *, is_y_first: bool = False) -> str:
+    """Return a tag of a position, or a position in words, as a line of named numbers."""
+    numbers = {name.translate(_TURNED) if is_y_first else name: value for name, value in tag.groupdict().items()}
     return f"\n{'box' if len(numbers) == 4 else 'point'}: {', '.join(f'{k}={v}' for k, v in numbers.items())}\n"
 
 
@@ -383,8 +424,8 @@ def _detection(entry: Any, question: Question, settings: AskSettings) -> tuple[S
     """Return a box with its score, or a note on the problem."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object with a score"
-    score = _number(next((entry[key] for key in _SCORE_KEYS if key in entry), None))
-    if not 0 <= score <= 1:
+    score = probability(next((entry[key] for key in _SCORE_KEYS if key in entry), None))
+    if score is None or not 0 <= score <= 1:
         return None, "passed over a box without a score from 0 to 1"
     box, note = _whole_picture_box(entry, question.image, settings)
     return (None, f"passed over a box: {note}") if box is None else (ScoredBox(box, score), note)

@@ -21,6 +21,7 @@ from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import AnswerBox
+from reveal_bench.models.answer_columns import with_cells_named
 
 MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
 """Maximum number of an answer's last characters that are read, and of the characters in which prose is searched."""
@@ -44,6 +45,8 @@ _SAME_SHAPE = dict(zip("АВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΧ", "ABEK
 _FOREIGN_LETTER = re.compile(rf"(?i)(?<!\w)[{''.join(_SAME_SHAPE)}](?=[0-9]{{1,2}}(?!\w))")
 _PLAIN = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | dict.fromkeys("“”„‟«»「」", '"') | dict.fromkeys("‘’‚‛", "'"))
 
+CELL = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])0?([0-9]{1,2})(?![A-Za-z0-9]|\.[0-9])")
+"""Pattern of a cell's name: a letter and a number, also outside the grid."""
 KEY = (
     r"(?:(?<![A-Za-z])(?:grid[ _]?cell|cell|grid[ _]?coordinates?|coordinates?|answer|zelle|rasterzelle|gitterzelle"
     r"|antwort|antwoord|cel|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
@@ -51,15 +54,7 @@ KEY = (
 )
 """Pattern of the words that introduce an answer, usually a cell, in several languages."""
 
-_COLUMN = r"(?:\b(?:column|col|spalte|colonne|columna|coluna|kolom|столбец)\b|العمود|कॉलम)"
-_ROW = r"(?:\b(?:row|zeile|reihe|ligne|rangée|fila|linha|rij|строка)\b|الصف|पंक्ति)"
-_IS = r"\W{0,6}?(?:is )?\W{0,4}?"
-_COLUMN_ROW = re.compile(
-    rf"(?i){_COLUMN}{_IS}\b([A-Z])\b\W{{0,6}}(?:and |und |et |in )?\W{{0,3}}{_ROW}{_IS}\b([0-9]{{1,2}})\b"
-    rf"|{_ROW}{_IS}\b([0-9]{{1,2}})\b\W{{0,6}}(?:and |und |et |in )?\W{{0,3}}{_COLUMN}{_IS}\b([A-Z])\b"
-    r"|第?\s?([A-Z])\s?[列열]\W{0,3}第?\s?([0-9]{1,2})\s?[行행]|第?\s?([0-9]{1,2})\s?[行행]\W{0,3}第?\s?([A-Z])\s?[列열]"
-)
-_BRACKETED = re.compile(r"\(\s?([A-Za-z])\s?,\s?([0-9]{1,2})\s?\)")
+_BRACKETED = re.compile(r"[(\[]\s?[\"']?([A-Za-z])[\"']?\s?,\s?[\"']?([0-9]{1,2})[\"']?\s?[)\]]")
 _JSON_KEY = re.compile(rf"(?i)[\"']{KEY}[\"']\s{{0,3}}[:=]")
 _KEY_INSIDE = re.compile(rf"(?i)(?<=[.!?])[ \t]{{1,3}}(?=(?:final )?{KEY}\s{{0,2}}[:=])")
 
@@ -69,11 +64,21 @@ _ABSENT_HERE = re.compile(
 _ABSENT_FIRMLY = re.compile(r"(?i)\bis (?:absent|not (?:present|there))\b|(?:^|\n)\W{0,9}absent\W{0,9}$")
 _ABSENT = re.compile(
     r"(?i)(?<!not )\babsente?\b|\bnot (?:present|seen|visible|identified|detected|demonstrated|there)\b"
-    r"|\bisn't (?:present|there|visible)\b"
+    r"|\bisn't (?:present|there|visible)\b|\bin (?:any|either) of (?:them|these|those)\b"
     r"|\bno (?:evidence|signs?|indication|(?:(?:visible|obvious|clear|acute|significant) )?(?:abnormalit|patholog))"
-    r"|^\W*none\W*$|nicht (?:vorhanden|nachweisbar|zu sehen)"
-    r"|\bkeine? (?:nachweis|hinweis|zeichen)|\bpas de\b|\baucune?\b|\b(?:não há|no hay) evid|\bнет признаков"
-    r"|不存在|未见|没有|なし"
+    r"|\bno (?!image|picture|file|attach|x-ray|radiograph)[^.!?\n]{1,60} (?:is|are|was|were|can be) "
+    r"(?:visible|seen|present|identified|detected|evident|apparent|demonstrated)\b"
+    r"|^\W*(?:none|no findings?)\W*$|nicht (?:vorhanden|nachweisbar|zu sehen)"
+    r"|\bkeine?n? (?:nachweis|hinweis|zeichen|[^.!?\n]{1,40} (?:zu sehen|zu erkennen|sichtbar"
+    r"|erkennbar|nachweisbar)\b)"
+    r"|\bpas d(?:e\b|')|\baucune?\b|\b(?:não há|no hay)\b|\bno se (?:observa|aprecia|identifica|detecta|ve)\b"
+    r"|\bnon (?:si (?:osserva|evidenzia|rileva|vede)|è (?:visibile|presente))|\bnão se (?:observa|identifica|vê)"
+    r"|\bgeen [^.!?\n]{1,40}(?:zichtbaar|te zien)|\bing(?:en|et|a) [^.!?\n]{1,40}(?:ses|syns|synlig\w?|kan ses)\b"
+    r"|\bнет признаков|\bне (?:виявл|видно|визнача|обнаруж|определя|выявл|визуализ)|\bnie (?:widać|stwierdz|uwidoczn)"
+    r"|(?:görül|saptan|izlen)me[dm]|không (?:thấy|phát hiện|ghi nhận)|لا (?:يوجد|توجد|يظهر|تظهر|أرى)"
+    r"|(?:보이지|관찰되지|확인되지) 않|(?<!수 )없(?:습니다|음)"
+    r"|認め(?:られ)?(?:ません|ない)|見(?:られ|え)(?:ません|ない)"
+    r"|不存在|未[见見发發]|[没沒]有|なし"
 )
 _REFUSAL = re.compile(
     r"(?i)(?:\b(?:i|we)\b[^.!?\n]{0,40}|(?:^|\n)\W{0,5})"
@@ -83,13 +88,20 @@ _REFUSAL = re.compile(
     r"|fulfil+|answer|say|tell (?:you|which|where|from)|do|perform|evaluate|assess|make|locali[sz]e|locate|complete)\b"
     r"|\brequires? (?:a |an |the )?(?:medical|licen[sc]ed|qualified|trained|expert)|\bplease (?:provide|upload)\b"
     r"|\boutside (?:of )?(?:what i|my)\b|\bmust decline\b|\bnot (?:be )?appropriate for me\b"
-    r"|\b(?:don't|do not) feel comfortable (?:identify|interpret|diagnos|assess|locat|locali[sz]|analy[sz])"
+    r"|\b(?:can ?not|can't|won't|will not|rather not|prefer not to) (?:name|pick|choose|select|mark)"
+    r" (?:a|any|one|the) (?:\w+ )?(?:cell|square|box|point|spot|location|region)\b"
+    r"|\b(?:don't|do not)(?: really)? feel comfortable (?:identify|interpret|diagnos|assess|locat|locali[sz]"
+    r"|analy[sz]|pick|nam|choos|select|giv|mak)"
     r"|\bno (?:image|picture|x-ray|radiograph) (?:was|is|has been|were)? ?(?:provided|attached|uploaded|included)"
     r"|\b(?:don't|do not|cannot|can't) see (?:any|an|the|your) (?:image|picture|attachment)"
     r"|tut mir leid|kann[^.\n]{0,60}\bnicht\b|ne (?:peux|puis|suis) pas|désolé|no puedo|lo siento|non posso"
     r"|mi dispiace|não posso|无法|不能|抱歉|对不起|できません|申し訳|죄송|수 없습니다|не могу|извините"
     r"|\bkan(?: ik)?(?: helaas)? (?:geen|niet)\b|üzgünüm|yorumlayama|لا أستطيع|لا يمكنني|عذرا|nie mogę"
-    r"|kan (?:inte|ikke)"
+    r"|\bkan (?:jeg |jag )?(?:tyvärr |dessverre |desværre )?(?:inte|ikke)\b|\bavstår\b"
+    r"|не можу|вибачте|перепрошую|przepraszam"
+    r"|nejsem schop|\bnemohu\b|\bnemůžu\b|\ben (?:voi|pysty)\b|nem tudo[km]|sajnálom|δεν μπορώ|λυπάμαι|\bnu pot\b"
+    r"|tidak (?:dapat|bisa)|\bmaaf\b|không thể|xin lỗi|ไม่สามารถ|ขออภัย|क्षमा करें|असमर्थ|नहीं कर सकत|לא יכול|מצטער"
+    r"|نمی ?توانم|متأسفم|متاسفم"
 )
 SAFETY_VERDICT = re.compile(r"\s{0,9}unsafe\s{1,9}S[0-9]{1,2}(?:\s{0,3},\s{0,3}S[0-9]{1,2}){0,20}\s{0,9}")
 """Pattern of an answer that is only the verdict of a safety model (Llama Guard)."""
@@ -152,19 +164,20 @@ def bare(text: str) -> str:
     """Remove markup; JSON keys, answer tags and LaTeX boxes become lines, "row 5, column D" becomes "D5"."""
     text = re.sub(r"<(answer|cell)>|\\boxed\{", "\nanswer: ", text, flags=re.IGNORECASE)
     text = re.sub(r"</(?:answer|cell)>", "\n", text, flags=re.IGNORECASE)
-    text = re.sub(r"\\(?:text|mathrm|mathbf)\{|[*`$#]", "", text)
+    text = re.sub(r"\\(?:text|mathrm|mathbf)\{|[*`$#]", "", re.sub(r"\\[ ,;:!]", " ", text))
     text = re.sub(r"(?<=[A-Za-z])\}?_\{?([0-9]{1,2})\}", r"\1", text)
     text = re.sub(r"(?<=[A-Za-z])_(?=[0-9])", "", text).replace("_", " ")
     text = _KEY_INSIDE.sub("\n", _JSON_KEY.sub("\nanswer:", text))
     text = _BRACKETED.sub(r"(\1\2)", text)
-    return _COLUMN_ROW.sub(lambda m: f"{m[1] or m[4] or m[5] or m[8]}{m[2] or m[3] or m[6] or m[7]}", text)
+    return with_cells_named(text)
 
 
 def says_absent(text: str, finding: str | None, *, after: int | None = None) -> bool:
     """Return True if the text denies the finding; if a cell ends at `after`, only plain denials count."""
     rest = text[after or 0 :]
     denied = (
-        rf"\b(?:no|without|(?:not|n't) see)(?: (?:evidence|signs?) of)?(?: \w+)? {re.escape(finding or ' ')}(?:e?s)?\b"
+        r"(?:\b(?:no|without|not (?:see|find|detect|identify))|n't (?:see|find|detect|identify))"
+        rf"(?: (?:evidence|signs?) of)?(?: \w+){{0,2}} {re.escape(finding or ' ')}(?:e?s)?\b"
     )
     return bool((_ABSENT_FIRMLY if after else _ABSENT).search(rest) or re.search(denied, rest, re.IGNORECASE))
 
@@ -309,6 +322,13 @@ class Reply:
     text: str | None = None
     boxes: tuple[AnswerBox, ...] = ()
     note: str = ""
+
+
+def probability(value: Any) -> float | None:
+    """Return a number of JSON, or of a text such as "0.8" or "80%", as a number; None for anything else."""
+    if isinstance(value, str) and (said := re.fullmatch(r"\s?([0-9]{0,4}\.?[0-9]{1,12})\s?(%?)\s?", value)):
+        return float(said[1]) / (100 if said[2] else 1)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def noted(reply: Reply, *notes: str) -> Reply:

@@ -93,7 +93,7 @@ PROSE = [
     Case("Looking at row 6, the left base (G6) is blunted.", "G6"),
     Case("In C4 there is haze. In D5 the density is greatest, so the answer is D5, not C4.", "D5"),
     Case("Grid cell D5 best shows the atelectasis.", "D5"),
-    Case("The finding is in the fourth column and fifth row.", "unclear"),
+    Case("The finding is in the fourth column and fifth row.", "D5"),
     Case("I choose d5 because the border is lost there.", "D5"),
     Case("Location: right lower lobe\nCell: C6", "C6"),
     Case("Cell: C6\nLocation: right lower lobe, near C7", "C6"),

@@ -170,7 +170,113 @@ OTHERS = [
     Case("The answer is (L, 10).", "L10", grid=16),
 ]
 
+COLUMNS = [
+    *(
+        Case(text, "C6")
+        for text in (
+            "It sits in the third column from the left and the sixth row from the top.",
+            "Counting from the left, it's the third column; counting from the top, it's the sixth row.",
+            "6th row, 3rd column",
+            "Column 3, row 6.",
+            "R6C3",
+            '{"row": 6, "col": 3}',
+            "('C', 6)",
+            '["C", "6"]',
+            "Dritte Spalte von links, sechste Zeile von oben.",
+            "Troisième colonne, sixième ligne.",
+            "Tercera columna y sexta fila",
+            "Terza colonna, sesta riga.",
+            "Третий столбец слева, шестая строка сверху.",
+            "третій стовпець, шостий рядок",
+            "trzecia kolumna, szósty wiersz",
+            "3. sütun, 6. satır",
+            "cột C, hàng 6",
+            "العمود C والصف 6",
+            "位于第三列第六行的格子。",
+            "左から3列目、上から6行目のマスです。",
+            "왼쪽에서 세 번째 열, 위에서 여섯 번째 행입니다.",
+            "The image is divided into 8 columns and 8 rows. It falls in the third column and sixth row.",
+            "图像被分为8行8列。位于第3列第6行。",
+        )
+    ),
+    Case("16th column, 10th row", "P10", grid=16),
+    Case("sixteenth column, tenth row", "unclear", grid=16),
+    *(
+        Case(text, "unclear")
+        for text in (
+            "third column from the right, sixth row",
+            "图像被分为8行8列的网格。",
+            "The grid has 8 columns and 8 rows.",
+            "(3, 6)",
+            "the column of air in row 6",
+        )
+    ),
+]
+
+_THREE = (
+    "["
+    + ", ".join(
+        f'{{"finding": "{finding}", "cell": "{cell}"}}'
+        for finding, cell in (("Cardiomegaly", "E6"), ("Pneumothorax", "D5"), ("Edema", "F4"))
+    )
+    + "]"
+)
+CHOICES = [
+    Case(_THREE, "D5"),
+    Case(_THREE[1:-1].replace("}, {", "}\n{"), "D5"),
+    Case(_THREE.replace("Pneumothorax", "Consolidation"), "unclear"),
+    Case('{"Pneumothorax": "D5", "Cardiomegaly": "E6"}', "D5"),
+    Case('{"Edema": "D5", "Cardiomegaly": "E6"}', "unclear"),
+    Case("- **Pneumothorax:** D5\n- **Cardiomegaly:** E6", "D5"),
+    Case("| Finding | Cell |\n|---|---|\n| Pneumothorax | D5 |\n| Edema | F4 |", "D5"),
+    Case('{"C4": 0.15, "D5": 0.75, "B5": 0.10}', "D5"),
+    Case('{"C4": "15%", "D5": "75%", "B5": "10%"}', "D5"),
+    Case('{"C4": false, "D5": true, "B5": false}', "D5"),
+    Case('{"C4": "clear", "D5": "dense", "B5": "clear"}', "unclear"),
+    Case('{"primary": "D5", "alternates": ["C4", "B5"]}', "D5"),
+    Case('{"cell": "C4"}\n\nSorry, I meant:\n\n{"cell": "D5"}', "D5"),
+    Case("My top pick is D5, followed by C7 and B6.", "D5"),
+    Case("D5, possibly also B6 or C7.", "D5"),
+    Case("I'm maybe 60% sure it's D5. There's an outside chance of C2.", "D5"),
+    Case("The finding is in D5. F6 and G6 are clear.", "D5"),
+    Case("D5 shows it, whereas F6 looks normal.", "D5"),
+    Case("I looked at C3, F3 and F4 and see none in any of them.", "absent", present=False),
+    Case("Celda: C6. Perdón, quise decir D5.", "D5"),
+    Case("The cell is C6. Sorry, I misread the margin, so it should be D5.", "D5"),
+    Case("Cell: D5. Sorry that I can't be more precise than C4 to E6.", "D5"),
+]
+
+REFUSALS = [
+    Case(text, "refused")
+    for text in (
+        "Вибачте, але я не можу інтерпретувати медичні знімки.",
+        "Tyvärr kan jag inte tolka medicinska bilder.",
+        "Xin lỗi, tôi không thể chẩn đoán hình ảnh y tế.",
+        "Omlouvám se, ale nemohu interpretovat lékařské snímky.",
+        "Valitettavasti en voi tulkita lääketieteellisiä kuvia.",
+        "Λυπάμαι, δεν μπορώ να ερμηνεύσω ιατρικές εικόνες.",
+        "मैं चिकित्सा छवियों का विश्लेषण नहीं कर सकता।",
+        "I'd rather not mark a cell here; a radiologist should decide.",
+        "No image is visible, so I cannot provide an answer.",
+    )
+] + [
+    Case(text, "absent", present=False)
+    for text in (
+        "No fracture is visible on this radiograph.",
+        "I don't see a pneumothorax.",
+        "No finding.",
+        "Es ist kein Pneumothorax zu erkennen.",
+        "Вогнищевих утворень не виявлено.",
+        "Không thấy tràn khí màng phổi.",
+        "No se observa neumotórax.",
+        "気胸は認められません。",
+    )
+]
+
 GROUPS = {
+    "columns": COLUMNS,
+    "choices": CHOICES,
+    "refusals": REFUSALS,
     "later": LATER,
     "gpt": GPT,
     "claude": CLAUDE,

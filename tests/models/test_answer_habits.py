@@ -86,7 +86,7 @@ def value(reply: Reply) -> Any:
         ("العمود D، الصف ٥", "D5"),
         ("कॉलम D, पंक्ति 5 में", "D5"),
         ("coluna D, linha 5", "D5"),
-        ("R5 C4", "unclear"),  # row 5, column 4
+        ("R5 C4", "D5"),  # row 5, column 4
         ("I cannot assist. See section C4 of the policy.", "refused"),
         ("I am unable to help (policy B2).", "refused"),
         ("Sorry, ik kan geen medische beelden interpreteren.", "refused"),
@@ -130,6 +130,19 @@ def test_cells(text: str, expected: str) -> None:
         ("point", "thousandths-xy", "Point: 1001, 500", "outside", ""),
         ("box", "thousandths-xy", '{"bbox_2d": [250, 500, 500, 1004]}', [250, 500, 250, 500], "clipped"),
         ("box", "thousandths-xy", '{"bbox_2d": [250, 500, 500, 1011]}', "outside", "beyond the edge"),
+        ("box", "pixels", "(64, 128) to (128, 192)", BOX, "named as corners"),
+        ("box", "pixels", "- Top-left: (64, 128)\n- Bottom-right: (128, 192)", BOX, "named as corners"),
+        ("box", "thousandths-yx", "Top-left (500, 250), bottom-right (750, 500)", BOX, ""),
+        ("box", "pixels", "левый верхний угол (64, 128), правый нижний (128, 192)", BOX, "named as corners"),
+        ("box", "pixels", "It spans x from 64 to 128 and y from 128 to 192.", BOX, "named as corners"),
+        ("box", "pixels", "x: 64-128\ny: 128-192", BOX, "named as corners"),
+        ("box", "pixels", "It starts at (64, 128), 64 px wide and 64 px high.", BOX, ""),
+        ("point", "pixels", "64 pixels from the left and 128 pixels from the top.", POINT, ""),
+        ("point", "percent", "50% down from the top and 25% across from the left.", POINT, ""),
+        ("point", "pixels", "25% from the left and 50% from the top", "unclear", "percentages"),
+        ("point", "fractions", "0.25 of the width and 0.5 of the height", POINT, ""),
+        ("point", "pixels", "x is about 64 and y ≈ 128 (±5 pixels)", POINT, ""),
+        ("point", "pixels", "\\boxed{(64,\\, 128)}", POINT, ""),
     ],
 )
 def test_places(form: str, coordinates: str, text: str, expected: Any, note: str) -> None:
@@ -146,7 +159,7 @@ def test_places(form: str, coordinates: str, text: str, expected: Any, note: str
         ("{'boxes': [{'box': [250, 500, 250, 250], 'score': 0.8}]}", SCORED, ""),
         ('{"boxes": [ // the nodule\n{"box": [250, 500, 250, 250], "score": 0.8} # sure\n]}', SCORED, ""),
         ('{"boxes": [{"box": [250, 500, 250, 250], "score": "0.8"}]}', SCORED, ""),
-        ('{"box": [250, 500, 250, 250], "score": 0.8}', SCORED, ""),
+        ('{"box": [250, 500, 250, 250], "score": "80%"}', SCORED, ""),
         (
             '{"box": [250, 500, 250, 250], "score": 0.8}\n{"box": [10, 20, 30, 40], "score": 0.3}',
             [*SCORED, [10, 20, 30, 40, 0.3]],
