@@ -17,7 +17,8 @@ order  place                                                                choi
 4      any line that consists of a cell                                     the last such line
 5      the opening ("D5. The opacity ...")                                  only if no other line opens with a cell
 6      the one cell that is bold, quoted or in backticks                    only if there is exactly one
-7      a cell in prose outside ranges (no vertebra, lead, rib or example)   the last one in the grid
+7      a cell in prose outside ranges (no vertebra, lead, rib or example)   the last of a list ("C4 and D5");
+                                                                            none of cells in different clauses
 8      a range ("C4 to D5") except the grid's own ("A1 to H8")              its last cell
 =====  ===================================================================  ==========================================
 
@@ -38,6 +39,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question
@@ -88,18 +90,23 @@ _NO_CELL_BEFORE = re.compile(
     r"|electrode|icd-?10|wirbel|step|type|grade|section|policy|paragraph|clause|article|appendix|category|table"
     r"|figure|rule)\s$"
 )
-_CORNER_AFTER = re.compile(r"(?i)\W{1,3}(?:is |in |being |at )?the (?:top|upper|bottom|lower)[ -](?:left|right)")
+_CORNER_AFTER = re.compile(r"(?i)\W{1,3}(?:is |in |being |at )?(?:the )?(?:top|upper|bottom|lower)[ -](?:left|right)")
 _DENIED_BEFORE = re.compile(
-    r"(?i)\b(?:not|nor|neither|instead of|rather than|no \w+|nicht|weniger|statt|pas|et non|e non|y no|niet|não|не|nie"
-    r"|inte|ikke|bukan|không phải)"
-    r"\s(?:in |at |em |en |dans |na |no |nella |в )?(?:the |der |la |le |de |a )?(?:cell |cel |case |zelle "
+    r"(?i)(?:\b(?:not(?! only| just)|nor|neither|none|nothing|instead of|rather than|no (?!doubt)\w+|nicht|weniger"
+    r"|statt|pas|et non|e non|y no|no es|non è|não é|niet|não|не|nie|inte|ikke|bukan|không phải|و?ليست?)|n't)"
+    r"\s(?:in |في |at |em |en |dans |na |no |nella |в )?(?:the |der |la |le |de |a )?(?:cell |cel |case |zelle "
     r"|célula |celda |cella |casilla |ячейке |ruta |ô |kotak )?$|不是$|\bwhether\b[^,;.!?]{0,40}$"
 )
+_IS = r"(?:is|are|ist|sind|est|sont|es|está|è|é|är|looks?|appears?|seems?|remains?|bleibt|reste)"
 _DENIED_AFTER = re.compile(
-    rf"(?i)(?:(?:,|,? and|,? or|,? nor) (?:cell )?{CELL.pattern}){{0,6}}\s(?:(?:is|are|looks?|appears?|seems?|remains?)"
-    r" (?:both |all |also |quite |completely |entirely )?"
-    r"(?:clear|clean|normal|sharp|unremarkable|spared|lucent|uninvolved)\b(?! evidence)"
-    r"|(?:do|does|did)(?:n't| not) (?:show|have|contain|look|seem|appear|quite))"
+    rf"(?i)(?:(?:, {CELL.pattern}){{0,5}},? (?:and|or|nor|und|et|y|e) (?:cell )?{CELL.pattern})?"
+    rf"(?:\s?[:|(-]?\s{{0,3}}(?:{_IS} )?(?:both |all |also |quite |completely |entirely )?"
+    r"(?:clear|clean|normal\w?|sharp|unremarkable|spared|lucent|uninvolved|free|frei|unauffällig|libres?|liber[oa]|livre"
+    r"|limpi[oa]|vrij|prawidłow\w|wolny|(?:\w{1,12} )?(?:свобод|чист|норм)\w{0,5})"
+    r"(?=\W{0,3}(?:$|[.,;|)\n]|and|but|und|et|y))"
+    rf"|\s{_IS} (?:outside|beyond)\b|\s?[:|(?]\s{{0,3}}(?:no|none|nein|non|negative|absent|false)\b"
+    r"|\s(?:do|does|did)(?:n't| not) (?:show|have|contain|look|seem|appear|quite)"
+    r"|\s?(?:では(?:なく|あり|ない)|[가이]?\s?아니|değil|नहीं))"
 )
 _NONE_AFTER = re.compile(
     r"(?i)[^.!?\n]{0,80}(?:\bno\w{0,5}\b[^.!?\n]{0,40}\b(?:any|either) of (?:them|these|those)\b"
@@ -119,14 +126,21 @@ _COLUMN_R = 18
 _STATING = re.compile(
     rf"(?i){KEY}[^.!?\n]{{0,60}}?(?:\b(?:is|be|ist|wäre|est|serait|es|è)\b|[:=是为])"
     r"|(?<![A-Za-z])(?:guess|choice|choose|chose|select|pick|go with|settle on|wähle|choisis|elijo"
-    r"|most|best|besten|meisten|densest|greatest|clearest|centred|centered|deutlichsten|le plus)(?![A-Za-z])|选择|最"
+    r"|selected|chosen|se trouve|plutôt|eher|piuttosto"
+    r"|(?:it|finding|abnormality) (?:is|lies|sits) (?:best |clearly |most )?(?:seen |visible |located )?(?:in|at)"
+    r"|most|best|besten|meisten|densest|greatest|clearest|thickest|largest|brightest|strongest|worst|centred"
+    r"|centered|deutlichsten|le plus)(?![A-Za-z])|选择|最"
 )
 _STATED_AFTER = re.compile(
-    r"(?i)\s(?:is|seems|appears|looks|ist|est)\b[^.!?\n]{0,25}\b(?:most|best|densest|clearest|answer)\b"
+    r"(?i)\s(?:is|seems|appears|looks|ist|est)\b[^.!?\n]{0,25}\b(?:most|better|best|densest|clearest|answer"
+    r"|more (?:convincing|conspicuous|likely|obvious|pronounced|suspicious|prominent))\b"
+    r"|\sdoes\b(?! not|n't)|\?\s(?:yes|ja|sí|oui|да|так)\b"
 )
+_ALONE = re.compile(r"(?i)\s(?:is|ist|est|es|è|é|shows|has|looks|appears|seems|remains)\b")
 _TURNS = re.compile(r"(?i)\b(?:followed|than|not|then|unlike|over|next|besides|with|nicht|pas|adjacent)\b")
 _FIRST_AFTER = re.compile(
-    r"(?i)\s?\(?(?:the )?(?:most|best|primary|main|strongest|highest|top choice|first choice|densest)\b"
+    r"(?i)\s?(?:\|[^|\n]{0,60}\|\s?)?\(?(?:the )?(?:most|best|primary|main|strongest|highest|top choice|first choice"
+    r"|densest)\b|\s?[:|(]\s{0,3}(?:yes|true|positive|present|high|definite)\b"
 )
 _FIRST_BEFORE = re.compile(
     r"(?i)(?:^|[\n;,.]|\bmy )\s{0,3}(?:primary|main|first|1st|best|top|most likely)\b[^:\n,;]{0,20}[:=]\W{0,4}$"
@@ -135,18 +149,30 @@ _FIRST_BEFORE = re.compile(
 _LESSER_AFTER = re.compile(
     r"(?i)\s?\(?(?:possibl[ey]|less|lesser|maybe|perhaps|secondary|second|alternative|unlikely|adjacent"
     r"|runner|to a lesser)\b"
+    r"|\s(?:is|are|was|looks?|seems?|appears?)(?: \w+)? (?:just|only|merely|simply|unlikely"
+    r"|(?:probably |likely )?(?:a |an |the )?(?:rib|vessel|nipple|art[ei]fact|overlap|skin fold|hil(?:um|ar)))\b"
+    r"|\s(?:can|could) be (?:excluded|ruled out|dismissed|discounted)\b"
 )
 _LESSER_BEFORE = re.compile(
     r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|second(?: choice)?|2nd(?: choice)?"
     r"|alternatively?|(?:possibly|perhaps|maybe)(?: also| even)?|runner-up|followed by"
-    r"|(?:and|but) also|(?:could|might|may) also be"
+    r"|(?:and|but) also|(?:could|might|may) also be|(?:bordered|bounded|flanked) by"
     r"|(?:small|slight|low|lower|outside|remote|some) (?:chance|probability|possibility) (?:of|for|that it(?:'s| is)))"
     r"\W{0,4}(?:in |at |by |is )?(?:cell )?$"
 )
+_BESIDE = re.compile(
+    r"(?i)\b(?:over|versus|vs\.?|unlike|compared (?:to|with)|near|beside|alongside|next to|adjacent to"
+    r"|neighbou?r(?:s|ing)?|(?:extend|reach|spill)\w* (?:in|on)?to|[cm]m (?:above|below|from)[^.,;!?\n]{0,30} at)"
+    r" (?:the )?(?:cell )?$"
+)
+_NEXT = re.compile(rf"(?i)(?: on (?:the|its) (?:left|right))?{_AND.pattern.removeprefix('(?i)')}")
+_ALSO_BESIDE = re.compile(r"(?i)\s(?:and|or|nor)\s(?:cell )?")
 _CORRECTION = re.compile(
-    r"(?i)(?:^|[.!?]\s)\W{0,5}(?:(?:correction|edit|wait|actually|on second thought|let me correct|I meant?)\b"
+    r"(?i)(?:^|[.!?]\s|。)\W{0,5}(?:(?:correction|edit|wait|actually|on second thought|let me correct|I meant?"
+    r"|scratch that|(?:no|nope|non|nein|nej|nee),)(?!\w)|更正|корекція|поправка"
     r"|(?:sorry|apolog\w{1,5}|my mistake|my apologies|oops|perdón|pardon|désolée?|entschuldigung|scusa\w{0,2}"
-    r"|desculp\w)\b(?=[^.!?\n]{0,80}\b(?:misread|should|meant?|mistake|quise|quería|meinte|voulais|volevo|quis|queria|correct\w*)\b))"
+    r"|desculp\w)\b(?=[^.!?\n]{0,80}\b(?:misread|should|meant?|mistake|quise|quería|meinte"
+    r"|voulais|volevo|quis|queria|corr[ei]\w*)\b))"
 )
 _COMPARED = re.compile(
     r"(?i)(?:\bthan\b|\b(?:más|mejor|mayor|plus|mieux|mais|melhor|più|meglio|mehr|besser|stärker|deutlicher|meer|beter)\b"
@@ -155,8 +181,9 @@ _COMPARED = re.compile(
 # The number of a list before a cell, and the probability after it
 _RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])[.):]\s{0,3}\W{0,3}$")
 _CHANCE = re.compile(
-    r"\s{0,3}[:=(|-]?\s{0,3}\(?(?:(0?\.[0-9]{1,6}|1\.0{1,6})(?![0-9])|([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%)"
+    r"\s{0,3}[:=(|-]?\s{0,3}\(?(?:(0?\.[0-9]{1,6}|1\.0{1,6})(?![0-9])|([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%|([★⭐●█■]{1,20}))"
 )
+_CHANCE_BEFORE = re.compile(r"(?<![0-9.])()([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%\s(?:for |in |at )?()$")
 _EMPHASISED = re.compile(r"(?i)(?:\*\*|__|`|\")\s?(?:cell\s)?([A-Za-z])([0-9]{1,2})\s?\.?(?:\*\*|__|`|\")")
 
 
@@ -170,7 +197,7 @@ class _NamedCells:
 
     `how` describes the part; `end` is the position in the text after the last cell. `is_sure` is False if the cells are
     only the bounds of a range, or none of them is in the grid. `reversed_order` is True if a cell is written with the
-    row first, as "5D".
+    row first, as "5D". `is_answer` is False if the cells are in several clauses and nothing tells which one is meant.
     """
 
     names: tuple[str, ...]
@@ -179,6 +206,7 @@ class _NamedCells:
     is_absent: bool = False
     is_sure: bool = True
     reversed_order: bool = False
+    is_answer: bool = True
 
 
 def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
@@ -227,6 +255,8 @@ def _reply(named: _NamedCells, question: Question, grid: Grid) -> Reply:
     known = frozenset(grid.cells)
     inside = [name for name in named.names if name in known]
     distinct = list(dict.fromkeys(named.names))
+    if not named.is_answer:
+        return Reply("unclear", note=f"{len(distinct)} cells in prose, none of them stated: {', '.join(distinct[:10])}")
     notes = [] if named.how in ("a line", "the last line") else [f"read from {named.how}"]
     if len(distinct) > 1:
         others = ", ".join([name for name in distinct if name not in inside[-1:]][:10])
@@ -285,7 +315,15 @@ def _mentioned(text: str, marked: str, known: Sequence[str]) -> _NamedCells | No
     emphasised = {f"{m[1].upper()}{m[2]}" for m in _EMPHASISED.finditer(marked)} & {name for name, _, _ in cells}
     if len(emphasised) == 1:
         return _NamedCells((emphasised.pop(),), "the one that is emphasised", end)
-    return _cells(cells, "prose")
+    return _unranked(text, cells, "prose")
+
+
+def _unranked(text: str, cells: list[_Place], how: str) -> _NamedCells:
+    """Return cells that nothing ranks; those of several clauses, in contrast to those of one list, are no answer."""
+    gaps = [text[a[2] : b[1]] for a, b in pairwise(cells) if a[0] != b[0]]
+    is_clause = bool(gaps) and gaps[-1].strip() == "," and _ALONE.match(text, cells[-1][2])
+    apart = is_clause or any(not _AND.fullmatch(gap) for gap in gaps)
+    return replace(_cells(cells, how), is_answer=not apart)
 
 
 def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
@@ -313,7 +351,7 @@ def _after_key(rest: str) -> _NamedCells | None:
         return listed
     if begins_absent(rest):
         return _NamedCells((), "a line", is_absent=True)
-    return _cells(cells or ranged, "a line") if cells or ranged else None
+    return _unranked(rest, cells or ranged, "a line") if cells or ranged else None
 
 
 def _ranked_first(text: str, cells: list[_Place]) -> _NamedCells | None:
@@ -332,24 +370,32 @@ def _first_by_number(text: str, cells: list[_Place]) -> int | None:
     marks = [_RANK.search(_before(text, start)) for _, start, _ in cells]
     if [int(mark[1]) if mark else 0 for mark in marks] == list(range(1, len(cells) + 1)):
         return 0
-    chances = [_CHANCE.match(text, end) for *_, end in cells]
-    values = [float(match[1]) if match[1] else float(match[2]) / 100 for match in chances if match]
-    return values.index(max(values)) if len(values) == len(cells) else None
+    for chances in (
+        [_CHANCE.match(text, end) for *_, end in cells],
+        [_CHANCE_BEFORE.search(_before(text, start)) for _, start, _ in cells],
+    ):
+        values = [float(m[1]) if m[1] else float(m[2]) / 100 if m[2] else len(m[3]) for m in chances if m]
+        if len(values) == len(cells):
+            return values.index(max(values))
+    return None
 
 
 def _first_by_words(text: str, cells: list[_Place]) -> int | None:
     """Return the index of the only cell called the first, or of the last cell not called a lesser one; or None."""
     leading, lesser = list[int](), list[int]()
-    leads = list[int]()  # after "followed by", and the cells that follow in the same list
+    joins: re.Pattern[str] | None = None  # what joins a cell to the lesser one before it
     for i, (_, start, end) in enumerate(cells):
         before = _before(text, start)
+        if _LESSER_BEFORE.search(before):
+            joins = _NEXT
+        elif _BESIDE.search(before) or _COMPARED.search(before):
+            joins = _ALSO_BESIDE
+        elif not (joins and joins.fullmatch(text, cells[i - 1][2], start)):
+            joins = None
+        if joins or _LESSER_AFTER.match(text, end):
+            lesser.append(i)
         if _FIRST_AFTER.match(text, end) or _FIRST_BEFORE.search(before):
             leading.append(i)
-        is_next = bool(leads) and i - 1 == leads[-1] and _AND.fullmatch(text, cells[i - 1][2], start)
-        if is_next or _LESSER_BEFORE.search(before):
-            leads.append(i)
-        if i in leads[-1:] or _LESSER_AFTER.match(text, end) or _COMPARED.search(before):
-            lesser.append(i)
     if len(leading) == 1:
         return leading[0]
     others = [i for i in range(len(cells)) if i not in lesser]
@@ -366,7 +412,7 @@ def _lone(line: str) -> _NamedCells | None:
     key = _KEY_FIRST.match(line)
     rest = line[key.end() :] if key else line.lstrip(" \t-|>")
     listed = _list(rest)
-    if listed and not re.search(r"\w", rest[listed.end :]):
+    if listed and not re.search(r"[\w★⭐●█■]", rest[listed.end :]):
         return _NamedCells(listed.names, "the last line", reversed_order=listed.reversed_order)
     return _NamedCells((), "the last line", is_absent=True) if begins_absent(rest, alone=True) else None
 

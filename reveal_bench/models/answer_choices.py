@@ -14,17 +14,19 @@ from typing import Any
 
 from reveal_bench.findings import CHEXPERT_LABELS, REVEAL_LABELS, VINDR_CXR_FINDINGS, canonical_finding
 from reveal_bench.models.answer_columns import with_cells_named
-from reveal_bench.models.answer_words import CELL, json_spans, probability
+from reveal_bench.models.answer_words import CELL, KEY, json_spans, probability
 
 _KNOWN = (*CHEXPERT_LABELS, *VINDR_CXR_FINDINGS, *REVEAL_LABELS)
 _NAME_KEYS = ("finding", "label", "pathology", "disease", "abnormality", "condition", "diagnosis", "name")
-_CHANCES = ("p", "prob", "probability", "confidence", "score", "likelihood")
+_CHANCES = ("p", "prob", "probability", "confidence", "score", "likelihood", "present", "positive", "selected", "match")
+_RANKS = ("rank", "order", "priority")
 _SPARE_KEY = re.compile(
     r"(?i)altern|second|other|runner|adjacent|neighbo|next|also|exclu|reject|ruled|least|start|end|from|to$|example"
 )
-_FINDING_LINE = re.compile(
-    r"(?m)^[\s|>*+•\d.)-]{0,12}(?P<name>[A-Za-z][A-Za-z /_]{2,40}?)[\s*_`]{0,4}[:|=→-][^\n]{0,200}"
-)
+_FINDING_LINE = re.compile(r"(?m)^[\s|>*#+•\d.)-]{0,12}(?P<name>[A-Za-z][A-Za-z /_]{2,40}?)[\s*_`]{0,4}(?:[:|=→-]|$)")
+
+
+_ANSWER_LINE = re.compile(rf"(?im)^\W{{0,9}}(?:final )?{KEY}\W{{0,5}}[:=]")
 
 
 def with_chosen_cell(plain: str, finding: str) -> tuple[str, str]:
@@ -40,10 +42,8 @@ def with_chosen_cell(plain: str, finding: str) -> tuple[str, str]:
         whole = [value for value, _, _ in spans]
         if _chosen_entry(whole, finding) is not None:
             spans = [(whole, spans[0][1], spans[-1][2])]
-    lines = [line for line in _FINDING_LINE.finditer(plain) if canonical_finding(line["name"], _KNOWN)]
-    if not spans and lines:
-        said = {line["name"]: cell[0] for line in lines if (cell := CELL.search(line[0]))}
-        spans = [(said, lines[0].start(), lines[-1].end())]
+    if not spans and (parts := _parts_on_findings(plain)):
+        spans = [({name: _cells_of(plain[start:end]) for name, start, end in parts}, parts[0][1], len(plain))]
     note = ""
     for value, start, end in reversed(spans):
         named = list(dict.fromkeys(_cells_in(value)))
@@ -54,26 +54,35 @@ def with_chosen_cell(plain: str, finding: str) -> tuple[str, str]:
     return plain, note
 
 
+def _parts_on_findings(plain: str) -> list[tuple[str, int, int]]:
+    """Return (finding, start, end) of each part of the text that begins with a finding's name.
+
+    There are none if only the last part has a line such as "Cell: D5" of its own, which answers the question.
+    """
+    lines = [line for line in _FINDING_LINE.finditer(plain) if canonical_finding(line["name"], _KNOWN)]
+    starts = [line.start() for line in lines]
+    parts = list(zip((line["name"] for line in lines), starts, [*starts[1:], len(plain)], strict=False))
+    has_answer = [bool(_ANSWER_LINE.search(plain, start, end)) for _, start, end in parts]
+    return parts if not any(has_answer) or any(has_answer[:-1]) else []
+
+
+def _cells_of(text: str) -> list[str]:
+    """Return the different cells in a text."""
+    return list(dict.fromkeys(f"{match[1].upper()}{match[2]}" for match in CELL.finditer(text)))
+
+
 def _chosen(value: Any, finding: str) -> str | None:
     """Return the cell that a JSON value chooses; "" if it excludes all its cells, None if it has no choice."""
     if isinstance(value, list):
         return _chosen_entry(value, finding) if all(isinstance(entry, dict) for entry in value) else None
     if not isinstance(value, dict):
         return None
-    if (
-        len(
-            chances := [
-                (float(chance) if isinstance(chance, bool) else probability(chance), cell)
-                for key, chance in value.items()
-                if (cell := _cell(key))
-            ]
-        )
-        > 1
-    ):
+    if len(chances := [(_chance(chance), cell) for key, chance in value.items() if (cell := _cell(key))]) > 1:
         return _most_likely(chances) or ""
+    if len(about := [key for key in value if canonical_finding(key, (finding, *_KNOWN)) and _cells_in(value[key])]) > 1:
+        own = [cell for key in about if canonical_finding(key, (finding,)) for cell in _cells_in(value[key])]
+        return own[0] if len(own) == 1 else None if own else ""
     single = {key: cell for key, entry in value.items() if (cell := _cell(entry)) and not _SPARE_KEY.search(key)}
-    if len(single) > 1 and any(canonical_finding(key, (finding, *_KNOWN)) for key in single):
-        return next((single[key] for key in single if canonical_finding(key, (finding,))), "")
     if len(single) == 1:
         return next(iter(single.values()))
     inner = [choice for entry in value.values() if (choice := _chosen(entry, finding)) is not None]
@@ -88,7 +97,10 @@ def _chosen_entry(entries: list[dict[str, Any]], finding: str) -> str | None:
         cells = [cell for entry in own for cell in _cells_in(entry)]
         return "" if not own else cells[0] if len(cells) == 1 else None
     cells = [next((cell for value in (entry, *entry.values()) if (cell := _cell(value))), "") for entry in entries]
-    chances = [next((probability(entry[key]) for key in _CHANCES if key in entry), None) for entry in entries]
+    ranks = [next((probability(entry[key]) for key in _RANKS if key in entry), None) for entry in entries]
+    chances = [next((_chance(entry[key]) for key in _CHANCES if key in entry), None) for entry in entries]
+    if all(rank is not None for rank in ranks):
+        chances = [None if rank is None else -rank for rank in ranks]
     return _most_likely(list(zip(chances, cells, strict=True))) if all(cells) else None
 
 
@@ -97,6 +109,11 @@ def _most_likely(cells: list[tuple[float | None, str]]) -> str | None:
     known = sorted((chance, cell) for chance, cell in cells if chance is not None)
     is_sure = len(known) == len(cells) > 1 and known[-2][0] < known[-1][0]
     return known[-1][1] if is_sure else None
+
+
+def _chance(value: Any) -> float | None:
+    """Return a probability; a truth value is 0 or 1."""
+    return float(value) if isinstance(value, bool) else probability(value)
 
 
 def _cell(value: Any) -> str:

@@ -62,11 +62,11 @@ _LABEL = (
     r"|width|height|left|top|right|bottom|w|h"
 )
 _NUMBER = re.compile(
-    rf"(?i)(?:(?<![A-Za-z])[\"']?(?P<label>{_LABEL})[\"']?\s{{0,2}}(?:[:=≈~]|(?:is|of)\s(?:about\s|around\s|approximately\s|roughly\s)?)\s{{0,2}})?"
+    rf"(?i)(?:(?<![A-Za-z])[\"']?(?P<label>{_LABEL})[\"']?\s{{0,2}}(?:[:=≈~]|(?:is|of)\s(?:about\s|around\s|approximately\s|roughly\s)?)\s{{0,2}}[\"']?)?"
     r"(?<![A-Za-z0-9.])(?P<number>-?(?:[0-9]{1,7}(?:\.[0-9]{1,12})?|\.[0-9]{1,12}))(?![0-9]|\.[0-9]|[eE][-+]?[0-9])(?P<percent>\s?%)?"
 )
 _BETWEEN_CORNERS = re.compile(r"\s{0,3}[)\]]\s{0,3},?\s{0,3}[(\[]\s{0,3}")
-_BETWEEN = re.compile(r"(?i)[\"']?\s{0,4}(?:px|pixels?)?\s{0,4}[,;|]?\s{0,8}(?:and|und|et)?\s{0,3}[\"']?")
+_BETWEEN = re.compile(r"(?i)(?:\s?px)?[\"']?\s{0,4}(?:px|pixels?)?\s{0,4}[,;|]?\s{0,8}(?:and|und|et)?\s{0,3}[\"']?")
 
 _PLURAL = {"point": "points", "box": "boxes"}
 _TAGS = (
@@ -89,7 +89,9 @@ def _named_number(name: str) -> str:
     return rf"[≈~]?\s?(?P<{name}>-?[0-9]{{0,5}}\.?[0-9]{{1,9}}(?:\s?%)?)(?:\s?(?:px|pixels?))?"
 
 
-_X1, _Y1, _X2, _Y2, _X, _Y, _W, _H = map(_named_number, ("x1", "y1", "x2", "y2", "x", "y", "w", "h"))
+_X1, _Y1, _X2, _Y2, _X, _Y, _W, _H, _CX, _CY = (
+    _named_number(name) for name in ("x1", "y1", "x2", "y2", "x", "y", "w", "h", "cx", "cy")
+)
 _TO = r"\s{0,3}(?:to|and|until|through|-|->|→|bis|à|до|至|到)\s{0,3}"
 _UPPER = (
     "(?:top|upper)[ -]left|links oben|linke obere|supérieur gauche|superior izquierd|левый верхний|верхний левый|左上"
@@ -98,19 +100,24 @@ _LOWER = (
     "(?:bottom|lower)[ -]right|rechts unten|rechte untere|inférieur droit|inferior derech|правый нижний|нижний правый"
     "|右下"
 )
-_PAIR1, _PAIR2 = rf"\(\s?{_X1}\s?,\s?{_Y1}\s?\)", rf"\(\s?{_X2}\s?,\s?{_Y2}\s?\)"
+_PAIR, _PAIR1, _PAIR2, _CENTRE = (
+    rf"[(\[]\s?{x}\s?,\s?{y}\s?[)\]]" for x, y in ((_X, _Y), (_X1, _Y1), (_X2, _Y2), (_CX, _CY))
+)
+_SIZE = rf"[^0-9(]{{0,40}}?{_W} (?:wide|in width)[^0-9(]{{0,12}}{_H} (?:high|tall)"
 _WAY = "(?:of the way )?(?:down |across |in )?(?:from|of) the"
 _FROM_LEFT, _FROM_TOP = rf"{_X} {_WAY} (?:left|width)\b", rf"{_Y} {_WAY} (?:top|height)\b"
 _PAIRS_IN_WORDS, _SIDES_IN_WORDS = (
     [re.compile(f"(?i){pattern}") for pattern in patterns]
     for patterns in (
         (
-            rf"(?:{_UPPER})[^0-9\n(]{{0,30}}{_PAIR1}[^0-9(]{{0,20}}(?:{_LOWER})[^0-9(]{{0,30}}{_PAIR2}",
+            rf"(?:{_UPPER})[^0-9\n(]{{0,30}}{_PAIR1}[^0-9([]{{0,20}}(?:{_LOWER})[^0-9([]{{0,30}}{_PAIR2}",
             f"{_PAIR1}{_TO}{_PAIR2}",
-            rf"\(\s?{_X}\s?,\s?{_Y}\s?\)[^0-9(]{{0,40}}?{_W} (?:wide|in width)[^0-9(]{{0,12}}{_H} (?:high|tall)",
+            rf"cent(?:er|re)d?\b[^0-9\n(]{{0,20}}{_CENTRE}{_SIZE}",
+            f"{_PAIR}{_SIZE}",
         ),
         (
             rf"\bx\b[^0-9\n.]{{0,20}}?{_X1}{_TO}{_X2}[^0-9]{{0,20}}?\by\b[^0-9\n.]{{0,20}}?{_Y1}{_TO}{_Y2}",
+            rf"{_FROM_LEFT}[^0-9\n]{{0,30}}?{_FROM_TOP}{_SIZE}",
             rf"{_FROM_LEFT}[^0-9\n]{{0,30}}?{_FROM_TOP}",
             rf"{_FROM_TOP}[^0-9\n]{{0,30}}?{_FROM_LEFT}",
         ),

@@ -64,7 +64,7 @@ _ABSENT_HERE = re.compile(
 _ABSENT_FIRMLY = re.compile(r"(?i)\bis (?:absent|not (?:present|there))\b|(?:^|\n)\W{0,9}absent\W{0,9}$")
 _ABSENT = re.compile(
     r"(?i)(?<!not )\babsente?\b|\bnot (?:present|seen|visible|identified|detected|demonstrated|there)\b"
-    r"|\bisn't (?:present|there|visible)\b|\bin (?:any|either) of (?:them|these|those)\b"
+    r"|\bisn't (?:present|there|visible)\b|\b(?:in any|in either|none|neither) of (?:them|these|those|which)\b"
     r"|\bno (?:evidence|signs?|indication|(?:(?:visible|obvious|clear|acute|significant) )?(?:abnormalit|patholog))"
     r"|\bno (?!image|picture|file|attach|x-ray|radiograph)[^.!?\n]{1,60} (?:is|are|was|were|can be) "
     r"(?:visible|seen|present|identified|detected|evident|apparent|demonstrated)\b"
@@ -74,7 +74,8 @@ _ABSENT = re.compile(
     r"|\bpas d(?:e\b|')|\baucune?\b|\b(?:não há|no hay)\b|\bno se (?:observa|aprecia|identifica|detecta|ve)\b"
     r"|\bnon (?:si (?:osserva|evidenzia|rileva|vede)|è (?:visibile|presente))|\bnão se (?:observa|identifica|vê)"
     r"|\bgeen [^.!?\n]{1,40}(?:zichtbaar|te zien)|\bing(?:en|et|a) [^.!?\n]{1,40}(?:ses|syns|synlig\w?|kan ses)\b"
-    r"|\bнет признаков|\bне (?:виявл|видно|визнача|обнаруж|определя|выявл|визуализ)|\bnie (?:widać|stwierdz|uwidoczn)"
+    r"|\bнет признаков|\bне (?:виявл|видно|визнача|обнаруж|візуаліз|определя|выявл|визуализ)"
+    r"|\bnie (?:widać|stwierdz|uwidoczn)"
     r"|(?:görül|saptan|izlen)me[dm]|không (?:thấy|phát hiện|ghi nhận)|لا (?:يوجد|توجد|يظهر|تظهر|أرى)"
     r"|(?:보이지|관찰되지|확인되지) 않|(?<!수 )없(?:습니다|음)"
     r"|認め(?:られ)?(?:ません|ない)|見(?:られ|え)(?:ません|ない)"
@@ -87,16 +88,19 @@ _REFUSAL = re.compile(
     r"\b(?:assist|help|comply|provide|give|offer|analy[sz]e|interpret|identify|determine|diagnos\w*|view|see|process"
     r"|fulfil+|answer|say|tell (?:you|which|where|from)|do|perform|evaluate|assess|make|locali[sz]e|locate|complete)\b"
     r"|\brequires? (?:a |an |the )?(?:medical|licen[sc]ed|qualified|trained|expert)|\bplease (?:provide|upload)\b"
+    r"|\b(?:i|we) (?:do not|don't) (?:provide|offer|interpret|analy[sz]e|diagnose)\b"
     r"|\boutside (?:of )?(?:what i|my)\b|\bmust decline\b|\bnot (?:be )?appropriate for me\b"
     r"|\b(?:can ?not|can't|won't|will not|rather not|prefer not to) (?:name|pick|choose|select|mark)"
     r" (?:a|any|one|the) (?:\w+ )?(?:cell|square|box|point|spot|location|region)\b"
-    r"|\b(?:don't|do not)(?: really)? feel comfortable (?:identify|interpret|diagnos|assess|locat|locali[sz]"
-    r"|analy[sz]|pick|nam|choos|select|giv|mak)"
+    r"|\b(?:(?:don't|do not)(?: really)? feel|not) comfortable (?:pinpoint|identify|interpret|diagnos|assess|locat"
+    r"|locali[sz]|analy[sz]|pick|nam|choos|select|giv|mak)"
     r"|\bno (?:image|picture|x-ray|radiograph) (?:was|is|has been|were)? ?(?:provided|attached|uploaded|included)"
     r"|\b(?:don't|do not|cannot|can't) see (?:any|an|the|your) (?:image|picture|attachment)"
     r"|tut mir leid|kann[^.\n]{0,60}\bnicht\b|ne (?:peux|puis|suis) pas|désolé|no puedo|lo siento|non posso"
-    r"|mi dispiace|não posso|无法|不能|抱歉|对不起|できません|申し訳|죄송|수 없습니다|не могу|извините"
-    r"|\bkan(?: ik)?(?: helaas)? (?:geen|niet)\b|üzgünüm|yorumlayama|لا أستطيع|لا يمكنني|عذرا|nie mogę"
+    r"|mi dispiace|não (?:posso|consigo)|无法|不能|抱歉|对不起|でき(?:ません|かねます)"
+    r"|申し訳|죄송|수 없습니다|не могу|извините"
+    r"|\b(?:kan|mag)(?: ik)?(?: helaas)? (?:geen|niet)\b|het spijt me"
+    r"|üzgünüm|yorumlayama|yardımcı olama|لا أستطيع|لا يمكنني|عذرا|nie (?:mogę|jestem w stanie)"
     r"|\bkan (?:jeg |jag )?(?:tyvärr |dessverre |desværre )?(?:inte|ikke)\b|\bavstår\b"
     r"|не можу|вибачте|перепрошую|przepraszam"
     r"|nejsem schop|\bnemohu\b|\bnemůžu\b|\ben (?:voi|pysty)\b|nem tudo[km]|sajnálom|δεν μπορώ|λυπάμαι|\bnu pot\b"
@@ -164,12 +168,13 @@ def bare(text: str) -> str:
     """Remove markup; JSON keys, answer tags and LaTeX boxes become lines, "row 5, column D" becomes "D5"."""
     text = re.sub(r"<(answer|cell)>|\\boxed\{", "\nanswer: ", text, flags=re.IGNORECASE)
     text = re.sub(r"</(?:answer|cell)>", "\n", text, flags=re.IGNORECASE)
+    text = re.sub(r"~~[^~\n]{1,200}~~|<(s|del|strike)>[^<\n]{1,200}</\1>", " ", text)
     text = re.sub(r"\\(?:text|mathrm|mathbf)\{|[*`$#]", "", re.sub(r"\\[ ,;:!]", " ", text))
     text = re.sub(r"(?<=[A-Za-z])\}?_\{?([0-9]{1,2})\}", r"\1", text)
     text = re.sub(r"(?<=[A-Za-z])_(?=[0-9])", "", text).replace("_", " ")
     text = _KEY_INSIDE.sub("\n", _JSON_KEY.sub("\nanswer:", text))
     text = _BRACKETED.sub(r"(\1\2)", text)
-    return with_cells_named(text)
+    return text[:-MAX_PROSE] + with_cells_named(text[-MAX_PROSE:])
 
 
 def says_absent(text: str, finding: str | None, *, after: int | None = None) -> bool:
