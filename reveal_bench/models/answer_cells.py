@@ -127,7 +127,6 @@ _STATING = re.compile(
     rf"(?i){KEY}[^.!?\n]{{0,60}}?(?:\b(?:is|be|ist|wäre|est|serait|es|è)\b|[:=是为])"
     r"|(?<![A-Za-z])(?:guess|choice|choose|chose|select|pick|go with|settle on|wähle|choisis|elijo"
     r"|selected|chosen|se trouve|plutôt|eher|piuttosto"
-    r"|(?:it|finding|abnormality) (?:is|lies|sits) (?:best |clearly |most )?(?:seen |visible |located )?(?:in|at)"
     r"|most|best|besten|meisten|densest|greatest|clearest|thickest|largest|brightest|strongest|worst|centred"
     r"|centered|deutlichsten|le plus)(?![A-Za-z])|选择|最"
 )
@@ -135,6 +134,9 @@ _STATED_AFTER = re.compile(
     r"(?i)\s(?:is|seems|appears|looks|ist|est)\b[^.!?\n]{0,25}\b(?:most|better|best|densest|clearest|answer"
     r"|more (?:convincing|conspicuous|likely|obvious|pronounced|suspicious|prominent))\b"
     r"|\sdoes\b(?! not|n't)|\?\s(?:yes|ja|sí|oui|да|так)\b"
+)
+_SAID_BEFORE = re.compile(
+    r"(?i)\b(?:it|finding|one) (?:is|lies|sits) (?:best |clearly )?(?:seen |visible )?(?:in|at) (?:cell )?$"
 )
 _ALONE = re.compile(r"(?i)\s(?:is|ist|est|es|è|é|shows|has|looks|appears|seems|remains)\b")
 _TURNS = re.compile(r"(?i)\b(?:followed|than|not|then|unlike|over|next|besides|with|nicht|pas|adjacent)\b")
@@ -322,7 +324,10 @@ def _unranked(text: str, cells: list[_Place], how: str) -> _NamedCells:
     """Return cells that nothing ranks; those of several clauses, in contrast to those of one list, are no answer."""
     gaps = [text[a[2] : b[1]] for a, b in pairwise(cells) if a[0] != b[0]]
     is_clause = bool(gaps) and gaps[-1].strip() == "," and _ALONE.match(text, cells[-1][2])
-    apart = is_clause or any(not _AND.fullmatch(gap) for gap in gaps)
+    is_said = [bool(_SAID_BEFORE.search(_before(text, start))) for _, start, _ in cells] == [False] * (
+        len(cells) - 1
+    ) + [True]
+    apart = not is_said and (is_clause or any(not _AND.fullmatch(gap) for gap in gaps))
     return replace(_cells(cells, how), is_answer=not apart)
 
 

@@ -21,11 +21,13 @@ _NUMBER = (
     rf"(?:[0-9]{{1,2}}(?:st|nd|rd|th|er|[eaªº]|[èe]me|ta|-?[аяийї]{{1,2}})?\.?|(?:{'|'.join(_NTH)})(?!een)\w{{0,5}})"
 )
 _COLUMN = (
-    r"(?:\b(?:col|(?:col(?:umn|onn|un)|kolumn)[aeęiy]?n?|spalte|kolom|sütun\w{0,3}|cột|стовп\w{1,5}|столб\w{1,4})\b"
+    r"(?:\b(?:col|(?:col(?:umn|onn|un)|kolumn)[aeęiy]?n?|spalte|kolom|sütun\w{0,3}|cột|стовп\w{1,5}|столб\w{1,4}|sloup\w{1,3}"
+    r"|kolonne|oszlop|sarake|coloan\w|στήλη)\b"
     r"|العمود|कॉलम)"
 )
 _ROW = (
-    r"(?:\b(?:row|zeile|reihe|ligne|rangée|fila|linha|riga|rij|rad(?:en)?|wiersz\w{0,2}|satır\w{0,3}|hàng|ряд\w{0,3}"
+    r"(?:\b(?:row|zeile|reihe|ligne|rangée|fila|linha|riga|rij|rad(?:en)?|wiersz\w{0,2}|satır\w{0,3}|hàng|ряд\w{0,3}|baris"
+    r"|řád\w{1,4}|række|sor|rivi|rândul?|γραμμή"
     r"|строк\w)\b|و?الصف|पंक्ति)"
 )
 _IS = r"\W{0,6}?(?:is |number |thứ |số )?\W{0,4}?"
@@ -39,7 +41,7 @@ _FROM_FAR = re.compile(
     r"|höger)\b|справа|снизу|знизу|[右下]から|从[右下]|오른쪽에서|아래에서"
 )
 _GAP = (
-    rf"(?:\W{{0,4}}(?:{_FROM_NEAR}))?\W{{0,6}}(?:(?:and|und|et|in|y|e|en|i|и|і|та|och|ve)\b)?\W{{0,3}}"
+    rf"(?:\W{{0,4}}(?:{_FROM_NEAR}))?(?:\s\([A-Z0-9]\))?\W{{0,6}}(?:(?:and|und|et|in|y|e|en|i|и|і|та|och|ve)\b)?\W{{0,3}}"
     rf"(?:in |of |at )?(?:the |der |die |la |de la |de )?(?:(?:{_FROM_NEAR})\W{{0,3}}(?:it(?:'s| is) )?(?:the )?)?\s?"
 )
 _AT_COLUMN = rf"(?:{_COLUMN}{_IS}\b([A-Z]|{_NUMBER})(?!\w)|(?<!\w)((?-i:[A-Z])|{_NUMBER})[ -]?{_COLUMN})"

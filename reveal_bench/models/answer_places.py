@@ -111,9 +111,10 @@ _PAIRS_IN_WORDS, _SIDES_IN_WORDS = (
     for patterns in (
         (
             rf"(?:{_UPPER})[^0-9\n(]{{0,30}}{_PAIR1}[^0-9([]{{0,20}}(?:{_LOWER})[^0-9([]{{0,30}}{_PAIR2}",
-            f"{_PAIR1}{_TO}{_PAIR2}",
+            f"{_PAIR1}(?: (?:in|at) the (?:{_UPPER}))?{_TO}{_PAIR2}",
             rf"cent(?:er|re)d?\b[^0-9\n(]{{0,20}}{_CENTRE}{_SIZE}",
             f"{_PAIR}{_SIZE}",
+            rf"{_PAIR}[^0-9(]{{0,20}}width\W{{0,4}}(?:of |is )?{_W}[^0-9(]{{0,15}}height\W{{0,4}}(?:of |is )?{_H}",
         ),
         (
             rf"\bx\b[^0-9\n.]{{0,20}}?{_X1}{_TO}{_X2}[^0-9]{{0,20}}?\by\b[^0-9\n.]{{0,20}}?{_Y1}{_TO}{_Y2}",

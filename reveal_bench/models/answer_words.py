@@ -48,7 +48,8 @@ _PLAIN = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | dict.fromke
 CELL = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])0?([0-9]{1,2})(?![A-Za-z0-9]|\.[0-9])")
 """Pattern of a cell's name: a letter and a number, also outside the grid."""
 KEY = (
-    r"(?:(?<![A-Za-z])(?:grid[ _]?cell|cell|grid[ _]?coordinates?|coordinates?|answer|zelle|rasterzelle|gitterzelle"
+    r"(?:(?<![A-Za-z])(?:grid[ _]?cell|cell|grid[ _]?coordinates?|coordinates?|answer|decision|verdict"
+    r"|conclusion|zelle|rasterzelle|gitterzelle"
     r"|antwort|antwoord|cel|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
     r"|单元格|格子|答案|セル|答え|回答|셀|정답|ответ|ячейка|الخلية|الإجابة)"
 )
@@ -104,7 +105,8 @@ _REFUSAL = re.compile(
     r"|\bkan (?:jeg |jag )?(?:tyvärr |dessverre |desværre )?(?:inte|ikke)\b|\bavstår\b"
     r"|не можу|вибачте|перепрошую|przepraszam"
     r"|nejsem schop|\bnemohu\b|\bnemůžu\b|\ben (?:voi|pysty)\b|nem tudo[km]|sajnálom|δεν μπορώ|λυπάμαι|\bnu pot\b"
-    r"|tidak (?:dapat|bisa)|\bmaaf\b|không thể|xin lỗi|ไม่สามารถ|ขออภัย|क्षमा करें|असमर्थ|नहीं कर सकत|לא יכול|מצטער"
+    r"|tidak (?:dapat|bisa)|\bmaaf\b|không thể|xin lỗi|ไม่สามารถ|ขออภัย|क्षमा करें|असमर्थ|नहीं कर सकत"
+    r"|দুঃখিত|পারি না|לא יכול|מצטער"
     r"|نمی ?توانم|متأسفم|متاسفم"
 )
 SAFETY_VERDICT = re.compile(r"\s{0,9}unsafe\s{1,9}S[0-9]{1,2}(?:\s{0,3},\s{0,3}S[0-9]{1,2}){0,20}\s{0,9}")

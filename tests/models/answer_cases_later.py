@@ -191,6 +191,8 @@ COLUMNS = [
             "trzecia kolumna, szósty wiersz",
             "3. sütun, 6. satır",
             "cột C, hàng 6",
+            "Kolom C, baris 6.",
+            "Third column from the left (C), sixth row from the top (6).",
             "العمود C والصف 6",
             "位于第三列第六行的格子。",
             "左から3列目、上から6行目のマスです。",
@@ -269,6 +271,9 @@ CHOICES = [
     Case("Célula: F7. Desculpe, o correto é D5.", "D5"),
     Case("A pleural line runs through C4; towards D5 it fades.", "unclear"),
     Case('{"cells": ["C4", "D5"]}', "unclear"),
+    Case("It is bilateral; on the left it is in C4, on the right in F4.", "unclear"),
+    Case("It is not in D4 or E4, where the hilum is; it is in D5.", "D5"),
+    Case("**Against C5:** vessels.\n**Against C7:** the diaphragm.\n**Decision:** D5", "D5"),
 ]
 
 REFUSALS = [
@@ -279,6 +284,7 @@ REFUSALS = [
         "Xin lỗi, tôi không thể chẩn đoán hình ảnh y tế.",
         "Omlouvám se, ale nemohu interpretovat lékařské snímky.",
         "Valitettavasti en voi tulkita lääketieteellisiä kuvia.",
+        "দুঃখিত, আমি চিকিৎসা চিত্র বিশ্লেষণ করতে পারি না।",
         "Λυπάμαι, δεν μπορώ να ερμηνεύσω ιατρικές εικόνες.",
         "मैं चिकित्सा छवियों का विश्लेषण नहीं कर सकता।",
         "I'd rather not mark a cell here; a radiologist should decide.",
