@@ -116,24 +116,21 @@ _EXAMPLE = re.compile(
     r"(?i)such as|would read|e\.g|example|for instance|(?<!looks )\blike\b|format|beispiel|z\.B|exempl"
 )
 
-_ROW_COLUMN = re.compile(
-    r"(?i)\b(?:R(?P<row>[0-9]{1,2})[ ,;]{0,3}C(?P<column>[0-9]{1,2})"
-    r"|C(?P<column2>[0-9]{1,2})[ ,;]{0,3}R(?P<row2>[0-9]{1,2}))\b"
-)
+_ROW_COLUMN = re.compile(r"(?i)\b(?:R[0-9]{1,2}[ ,;]{0,3}C[0-9]{1,2}|C[0-9]{1,2}[ ,;]{0,3}R[0-9]{1,2})\b")
 _COLUMN_R = 18
 """Number of the column R: in a smaller grid, R5 is row 5."""
 
 _STATING = re.compile(
     rf"(?i){KEY}[^.!?\n]{{0,60}}?(?:\b(?:is|be|ist|wäre|est|serait|es|è)\b|[:=是为])"
     r"|(?<![A-Za-z])(?:guess|choice|choose|chose|select|pick|go with|settle on|wähle|choisis|elijo"
-    r"|selected|chosen|se trouve|plutôt|eher|piuttosto"
+    r"|(?:so|thus|hence|therefore),? (?:it's|it is|it must be)|selected|chosen|se trouve|plutôt|eher|piuttosto"
     r"|most|best|besten|meisten|densest|greatest|clearest|thickest|largest|brightest|strongest|worst|centred"
     r"|centered|deutlichsten|le plus)(?![A-Za-z])|选择|最"
 )
 _STATED_AFTER = re.compile(
     r"(?i)\s(?:is|seems|appears|looks|ist|est)\b[^.!?\n]{0,25}\b(?:most|better|best|densest|clearest|answer"
     r"|more (?:convincing|conspicuous|likely|obvious|pronounced|suspicious|prominent))\b"
-    r"|\sdoes\b(?! not|n't)|\?\s(?:yes|ja|sí|oui|да|так)\b"
+    r"|[にが]?\s?最|\sdoes\b(?! not|n't)|\?\s(?:yes|ja|sí|oui|да|так)\b"
 )
 _SAID_BEFORE = re.compile(
     r"(?i)\b(?:it|finding|one) (?:is|lies|sits) (?:best |clearly )?(?:seen |visible )?(?:in|at) (?:cell )?$"
@@ -170,7 +167,8 @@ _BESIDE = re.compile(
 _NEXT = re.compile(rf"(?i)(?: on (?:the|its) (?:left|right))?{_AND.pattern.removeprefix('(?i)')}")
 _ALSO_BESIDE = re.compile(r"(?i)\s(?:and|or|nor)\s(?:cell )?")
 _CORRECTION = re.compile(
-    r"(?i)(?:^|[.!?]\s|。)\W{0,5}(?:(?:correction|edit|wait|actually|on second thought|let me correct|I meant?"
+    r"(?i)(?:^|[.!?]\s|。)\W{0,5}(?:(?:correction|edit|wait|actually|on second thought|I meant?"
+    r"|let me (?:correct|recount|recheck|re-?examine|reconsider|look again|double-check)"
     r"|scratch that|(?:no|nope|non|nein|nej|nee),)(?!\w)|更正|корекція|поправка"
     r"|(?:sorry|apolog\w{1,5}|my mistake|my apologies|oops|perdón|pardon|désolée?|entschuldigung|scusa\w{0,2}"
     r"|desculp\w)\b(?=[^.!?\n]{0,80}\b(?:misread|should|meant?|mistake|quise|quería|meinte"
@@ -221,8 +219,9 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     'D5'
     """
     grid = Grid(settings.grid)
-    if grid.n < _COLUMN_R:
-        plain = _ROW_COLUMN.sub(r"column \g<column>\g<column2>, row \g<row>\g<row2>", plain)
+    if grid.n < _COLUMN_R and (numbered := _ROW_COLUMN.search(bare(plain))):
+        reply = read_cell(_ROW_COLUMN.sub("...", plain), question, settings, is_cut)
+        return noted(reply, f'passed over "{numbered[0]}": columns have letters')
     plain, note = with_chosen_cell(plain, question.finding or "")
     return noted(_read_words(plain, question, grid, is_cut), note)
 
@@ -340,7 +339,7 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
             continue
         between = text[statement.end() : token.start()]
         lead = text[max(0, statement.start() - 30) : statement.start()].rpartition(".")[2]
-        if not (re.search(r"[.!?\n]", between) or _TURNS.search(between) or _OTHER.search(lead + statement[0])):
+        if not (re.search(r"[.!?\n。]", between) or _TURNS.search(between) or _OTHER.search(lead + statement[0])):
             return known[token.start()]
     after = [name for name, _, end in cells if _STATED_AFTER.match(text, end)]
     return after[-1] if after else None

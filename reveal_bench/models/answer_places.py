@@ -118,6 +118,7 @@ _PAIRS_IN_WORDS, _SIDES_IN_WORDS = (
         ),
         (
             rf"\bx\b[^0-9\n.]{{0,20}}?{_X1}{_TO}{_X2}[^0-9]{{0,20}}?\by\b[^0-9\n.]{{0,20}}?{_Y1}{_TO}{_Y2}",
+            rf"\bx\s?=\s?{_X1}\s?,?\s?y\s?=\s?{_Y1}\)?{_TO}\(?x\s?=\s?{_X2}\s?,?\s?y\s?=\s?{_Y2}",
             rf"{_FROM_LEFT}[^0-9\n]{{0,30}}?{_FROM_TOP}{_SIZE}",
             rf"{_FROM_LEFT}[^0-9\n]{{0,30}}?{_FROM_TOP}",
             rf"{_FROM_TOP}[^0-9\n]{{0,30}}?{_FROM_LEFT}",

@@ -145,6 +145,9 @@ def without_thinking(text: str) -> tuple[str, bool]:
             if not opened:
                 kept.clear()
             opened, inside, start = True, False, tag.end()
+        else:
+            kept.append(text[start : tag.start()])
+            start = tag.end()
     if not inside:
         kept.append(text[start:])
     answer = _BOXED.sub(r"<answer>\1</answer>", "\n".join(kept))

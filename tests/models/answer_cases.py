@@ -154,6 +154,7 @@ THINKING = [
     Case("<think>The opacity in C4 is", "cut_off", stop="max_tokens"),
     Case("<think>The opacity in C4 is", "unclear"),
     Case("<think>It is C4.</think>", "empty"),
+    Case("<think>a<think>b</think>C4</think>D5", "D5"),
     Case("<unused94>thought\nThe user wants a cell. Cell: C4?<unused95>Cell: D5", "D5"),
     Case("<|channel|>analysis<|message|>Maybe C4.<|end|><|start|>assistant<|channel|>final<|message|>Cell: D5", "D5"),
     Case("<reasoning>Perhaps C4</reasoning> D5", "D5"),

@@ -178,7 +178,6 @@ COLUMNS = [
             "Counting from the left, it's the third column; counting from the top, it's the sixth row.",
             "6th row, 3rd column",
             "Column 3, row 6.",
-            "R6C3",
             '{"row": 6, "col": 3}',
             "('C', 6)",
             '["C", "6"]',
@@ -272,6 +271,8 @@ CHOICES = [
     Case("A pleural line runs through C4; towards D5 it fades.", "unclear"),
     Case('{"cells": ["C4", "D5"]}', "unclear"),
     Case("It is bilateral; on the left it is in C4, on the right in F4.", "unclear"),
+    Case("空洞はD5に最もよく見られます。E6にも少し及びます。", "D5"),
+    Case("G6. Let me recount the columns: A, B, C, D — so it's D5.", "D5"),
     Case("It is not in D4 or E4, where the hilum is; it is in D5.", "D5"),
     Case("**Against C5:** vessels.\n**Against C7:** the diaphragm.\n**Decision:** D5", "D5"),
 ]

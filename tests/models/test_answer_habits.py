@@ -86,7 +86,7 @@ def value(reply: Reply) -> Any:
         ("العمود D، الصف ٥", "D5"),
         ("कॉलम D, पंक्ति 5 में", "D5"),
         ("coluna D, linha 5", "D5"),
-        ("R5 C4", "D5"),  # row 5, column 4
+        ("R5 C4", "unclear"),  # row 5, column 4
         ("I cannot assist. See section C4 of the policy.", "refused"),
         ("I am unable to help (policy B2).", "refused"),
         ("Sorry, ik kan geen medische beelden interpreteren.", "refused"),
@@ -135,6 +135,7 @@ def test_cells(text: str, expected: str) -> None:
         ("box", "pixels", "Top-left corner (64, 128), width 64, height 64.", BOX, ""),
         ("box", "pixels", "centred at (96, 160), 64 wide and 64 high", BOX, "named by its centre"),
         ("box", "pixels", '{"top_left": [64, 128], "bottom_right": [128, 192]}', BOX, "named as corners"),
+        ("box", "pixels", "It goes from x=64, y=128 to x=128, y=192.", BOX, "named as corners"),
         ("box", "pixels", "- Top-left: (64, 128)\n- Bottom-right: (128, 192)", BOX, "named as corners"),
         ("box", "thousandths-yx", "Top-left (500, 250), bottom-right (750, 500)", BOX, ""),
         ("box", "pixels", "левый верхний угол (64, 128), правый нижний (128, 192)", BOX, "named as corners"),
