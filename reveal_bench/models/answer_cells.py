@@ -106,7 +106,8 @@ _DENIED_AFTER = re.compile(
     r"(?=\W{0,3}(?:$|[.,;|)\n]|and|but|und|et|y))"
     rf"|\s{_IS} (?:outside|beyond)\b|\s?[:|(?]\s{{0,3}}(?:no|none|nein|non|negative|absent|false)\b"
     r"|\s(?:do|does|did)(?:n't| not) (?:show|have|contain|look|seem|appear|quite)"
-    r"|\s?(?:では(?:なく|あり|ない)|[가이]?\s?아니|değil|नहीं))"
+    r"|\s(?:shows?|has|contains) (?:only|no|normal|just|merely)\b|\s?[:|]?\s{0,3}[✗✘❌✖]"
+    r"|\s?(?:では(?:なく|あり|ない)|[가이]?\s?아니|(?:'\w{1,4} )?değil|नहीं))"
 )
 _NONE_AFTER = re.compile(
     r"(?i)[^.!?\n]{0,80}(?:\bno\w{0,5}\b[^.!?\n]{0,40}\b(?:any|either) of (?:them|these|those)\b"
@@ -135,18 +136,22 @@ _STATED_AFTER = re.compile(
 _SAID_BEFORE = re.compile(
     r"(?i)\b(?:it|finding|one) (?:is|lies|sits) (?:best |clearly )?(?:seen |visible )?(?:in|at) (?:cell )?$"
 )
-_ALONE = re.compile(r"(?i)\s(?:is|ist|est|es|è|é|shows|has|looks|appears|seems|remains)\b")
+_ALONE = re.compile(
+    r"(?i)\s(?:is|ist|est|es|è|é|shows|has|looks|appears|seems|remains)\b|\s?[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
+)
 _TURNS = re.compile(r"(?i)\b(?:followed|than|not|then|unlike|over|next|besides|with|nicht|pas|adjacent)\b")
 _FIRST_AFTER = re.compile(
-    r"(?i)\s?(?:\|[^|\n]{0,60}\|\s?)?\(?(?:the )?(?:most|best|primary|main|strongest|highest|top choice|first choice"
-    r"|densest)\b|\s?[:|(]\s{0,3}(?:yes|true|positive|present|high|definite)\b"
+    r"(?i)\s?(?:\|[^|\n]{0,60}\|\s?|(?:→|->)\s?)?\(?(?:the )?(?:most|best|primary|main|strongest|highest|top choice"
+    r"|first choice|densest)\b|\s?[:|(]\s{0,3}(?:yes|true|positive|present|high|definite)\b"
+    r"|\s(?:mostly|mainly|predominantly|primarily)\b|\s?[:|]?\s{0,3}[✓✔✅]"
 )
 _FIRST_BEFORE = re.compile(
     r"(?i)(?:^|[\n;,.]|\bmy )\s{0,3}(?:primary|main|first|1st|best|top|most likely)\b[^:\n,;]{0,20}[:=]\W{0,4}$"
     r"|\b(?:primary|main|first|best|top|most likely) (?:choice|pick|candidate|cell) (?:is|would be) (?:cell )?$"
+    r"|\[[xX]\]\s?$"
 )
 _LESSER_AFTER = re.compile(
-    r"(?i)\s?\(?(?:possibl[ey]|less|lesser|maybe|perhaps|secondary|second|alternative|unlikely|adjacent"
+    r"(?i)\s?(?:(?:→|->)\s?)?\(?(?:possibl[ey]|less|lesser|maybe|perhaps|secondary|second|alternative|unlikely|adjacent"
     r"|runner|to a lesser)\b"
     r"|\s(?:is|are|was|looks?|seems?|appears?)(?: \w+)? (?:just|only|merely|simply|unlikely"
     r"|(?:probably |likely )?(?:a |an |the )?(?:rib|vessel|nipple|art[ei]fact|overlap|skin fold|hil(?:um|ar)))\b"
@@ -154,7 +159,7 @@ _LESSER_AFTER = re.compile(
 )
 _LESSER_BEFORE = re.compile(
     r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|second(?: choice)?|2nd(?: choice)?"
-    r"|alternatively?|(?:possibly|perhaps|maybe)(?: also| even)?|runner-up|followed by"
+    r"|alternatively?|(?:possibly|perhaps|maybe)(?: also| even)?|runner-up|followed by|a (?:little|bit)|slightly|partly"
     r"|(?:and|but) also|(?:could|might|may) also be|(?:bordered|bounded|flanked) by"
     r"|(?:small|slight|low|lower|outside|remote|some) (?:chance|probability|possibility) (?:of|for|that it(?:'s| is)))"
     r"\W{0,4}(?:in |at |by |is )?(?:cell )?$"
@@ -277,7 +282,8 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
     for line in reversed(lines):
         corrections = list(_CORRECTION.finditer(line[-MAX_PROSE:]))
-        if corrections and (cells := _prose(corrected := line[-MAX_PROSE:][corrections[-1].end() :], "")[0]):
+        corrected = line[-MAX_PROSE:][corrections[-1].end() :] if corrections else ""
+        if cells := [cell for cell in _prose(corrected, "")[0] if not _DENIED_AFTER.match(corrected, cell[2])]:
             return _ranked_first(corrected, cells) or _cells(cells, "a correction")
         match = _LINE.match(line)
         while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
@@ -323,9 +329,7 @@ def _unranked(text: str, cells: list[_Place], how: str) -> _NamedCells:
     """Return cells that nothing ranks; those of several clauses, in contrast to those of one list, are no answer."""
     gaps = [text[a[2] : b[1]] for a, b in pairwise(cells) if a[0] != b[0]]
     is_clause = bool(gaps) and gaps[-1].strip() == "," and _ALONE.match(text, cells[-1][2])
-    is_said = [bool(_SAID_BEFORE.search(_before(text, start))) for _, start, _ in cells] == [False] * (
-        len(cells) - 1
-    ) + [True]
+    is_said = [cell for cell in cells if _SAID_BEFORE.search(_before(text, cell[1]))] == cells[-1:]
     apart = not is_said and (is_clause or any(not _AND.fullmatch(gap) for gap in gaps))
     return replace(_cells(cells, how), is_answer=not apart)
 
@@ -351,7 +355,9 @@ def _after_key(rest: str) -> _NamedCells | None:
     cells, ranged = _prose(rest[:MAX_PROSE], "")
     if len(cells) > 1 and (not listed or len(listed.names) > 1) and (first := _ranked_first(rest, cells)):
         return replace(first, how="a line")
-    if listed:
+    named = CELL.search(rest)
+    is_denied = bool(named and cells and cells[0][1] > named.start() and _DENIED_AFTER.match(rest, named.end()))
+    if listed and not is_denied:
         return listed
     if begins_absent(rest):
         return _NamedCells((), "a line", is_absent=True)
@@ -373,6 +379,8 @@ def _first_by_number(text: str, cells: list[_Place]) -> int | None:
     """Return the index of the cell numbered 1 in a numbered list of cells, or of the most probable cell; or None."""
     marks = [_RANK.search(_before(text, start)) for _, start, _ in cells]
     if [int(mark[1]) if mark else 0 for mark in marks] == list(range(1, len(cells) + 1)):
+        return 0
+    if all(re.fullmatch(r"\s?[>≥]\s?", text[a[2] : b[1]]) for a, b in pairwise(cells)):
         return 0
     for chances in (
         [_CHANCE.match(text, end) for *_, end in cells],
@@ -416,7 +424,7 @@ def _lone(line: str) -> _NamedCells | None:
     key = _KEY_FIRST.match(line)
     rest = line[key.end() :] if key else line.lstrip(" \t-|>")
     listed = _list(rest)
-    if listed and not re.search(r"[\w★⭐●█■]", rest[listed.end :]):
+    if listed and not re.search(r"[\w★⭐●█■✓✔✅✗✘❌✖]", rest[listed.end :]):
         return _NamedCells(listed.names, "the last line", reversed_order=listed.reversed_order)
     return _NamedCells((), "the last line", is_absent=True) if begins_absent(rest, alone=True) else None
 

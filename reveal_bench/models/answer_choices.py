@@ -81,7 +81,8 @@ def _chosen(value: Any, finding: str) -> str | None:
         return _most_likely(chances) or ""
     if len(about := [key for key in value if canonical_finding(key, (finding, *_KNOWN)) and _cells_in(value[key])]) > 1:
         own = [cell for key in about if canonical_finding(key, (finding,)) for cell in _cells_in(value[key])]
-        return own[0] if len(own) == 1 else None if own else ""
+        rest = [cell for key in value if key not in about and (cell := _cell(value[key]))]
+        return own[0] if len(own) == 1 else None if own else rest[0] if len(rest) == 1 else ""
     single = {key: cell for key, entry in value.items() if (cell := _cell(entry)) and not _SPARE_KEY.search(key)}
     if len(single) == 1:
         return next(iter(single.values()))

@@ -104,6 +104,8 @@ _PAIR, _PAIR1, _PAIR2, _CENTRE = (
     rf"[(\[]\s?{x}\s?,\s?{y}\s?[)\]]" for x, y in ((_X, _Y), (_X1, _Y1), (_X2, _Y2), (_CX, _CY))
 )
 _SIZE = rf"[^0-9(]{{0,40}}?{_W} (?:wide|in width)[^0-9(]{{0,12}}{_H} (?:high|tall)"
+_SIDES = rf"[^0-9(]{{0,20}}width\W{{0,4}}(?:of |is )?{_W}[^0-9(]{{0,15}}height\W{{0,4}}(?:of |is )?{_H}"
+_CENTRED = rf"cent(?:er|re)d?\b[^0-9\n(]{{0,20}}{_CENTRE}"
 _WAY = "(?:of the way )?(?:down |across |in )?(?:from|of) the"
 _FROM_LEFT, _FROM_TOP = rf"{_X} {_WAY} (?:left|width)\b", rf"{_Y} {_WAY} (?:top|height)\b"
 _PAIRS_IN_WORDS, _SIDES_IN_WORDS = (
@@ -111,13 +113,12 @@ _PAIRS_IN_WORDS, _SIDES_IN_WORDS = (
     for patterns in (
         (
             rf"(?:{_UPPER})[^0-9\n(]{{0,30}}{_PAIR1}[^0-9([]{{0,20}}(?:{_LOWER})[^0-9([]{{0,30}}{_PAIR2}",
-            f"{_PAIR1}(?: (?:in|at) the (?:{_UPPER}))?{_TO}{_PAIR2}",
-            rf"cent(?:er|re)d?\b[^0-9\n(]{{0,20}}{_CENTRE}{_SIZE}",
-            f"{_PAIR}{_SIZE}",
-            rf"{_PAIR}[^0-9(]{{0,20}}width\W{{0,4}}(?:of |is )?{_W}[^0-9(]{{0,15}}height\W{{0,4}}(?:of |is )?{_H}",
+            rf"{_PAIR1}(?: (?:in|at) the (?:{_UPPER}))?\s{{0,3}}(?:to|-|->|→|bis|à|до|至|到)\s{{0,3}}{_PAIR2}",
+            *(f"{corner}{size}" for corner in (_CENTRED, _PAIR) for size in (_SIZE, _SIDES)),
         ),
         (
-            rf"\bx\b[^0-9\n.]{{0,20}}?{_X1}{_TO}{_X2}[^0-9]{{0,20}}?\by\b[^0-9\n.]{{0,20}}?{_Y1}{_TO}{_Y2}",
+            rf"\bx\b[^0-9\n.]{{0,20}}?{_X1}{_TO}(?:x\s?=\s?)?{_X2}[^0-9]{{0,20}}?"
+            rf"\by\b[^0-9\n.]{{0,20}}?{_Y1}{_TO}(?:y\s?=\s?)?{_Y2}",
             rf"\bx\s?=\s?{_X1}\s?,?\s?y\s?=\s?{_Y1}\)?{_TO}\(?x\s?=\s?{_X2}\s?,?\s?y\s?=\s?{_Y2}",
             rf"{_FROM_LEFT}[^0-9\n]{{0,30}}?{_FROM_TOP}{_SIZE}",
             rf"{_FROM_LEFT}[^0-9\n]{{0,30}}?{_FROM_TOP}",

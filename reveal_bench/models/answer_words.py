@@ -65,7 +65,9 @@ _ABSENT_HERE = re.compile(
 _ABSENT_FIRMLY = re.compile(r"(?i)\bis (?:absent|not (?:present|there))\b|(?:^|\n)\W{0,9}absent\W{0,9}$")
 _ABSENT = re.compile(
     r"(?i)(?<!not )\babsente?\b|\bnot (?:present|seen|visible|identified|detected|demonstrated|there)\b"
-    r"|\bisn't (?:present|there|visible)\b|\b(?:in any|in either|none|neither) of (?:them|these|those|which)\b"
+    r"|\bisn't (?:present|there|visible)\b"
+    r"|\bthere(?:'s| is| are) no (?!image|picture|file|attach|x-ray|radiograph|doubt)"
+    r"|\b(?:in any|in either|none|neither) of (?:them|these|those|which)\b"
     r"|\bno (?:evidence|signs?|indication|(?:(?:visible|obvious|clear|acute|significant) )?(?:abnormalit|patholog))"
     r"|\bno (?!image|picture|file|attach|x-ray|radiograph)[^.!?\n]{1,60} (?:is|are|was|were|can be) "
     r"(?:visible|seen|present|identified|detected|evident|apparent|demonstrated)\b"
@@ -77,7 +79,7 @@ _ABSENT = re.compile(
     r"|\bgeen [^.!?\n]{1,40}(?:zichtbaar|te zien)|\bing(?:en|et|a) [^.!?\n]{1,40}(?:ses|syns|synlig\w?|kan ses)\b"
     r"|\bнет признаков|\bне (?:виявл|видно|визнача|обнаруж|візуаліз|определя|выявл|визуализ)"
     r"|\bnie (?:widać|stwierdz|uwidoczn)"
-    r"|(?:görül|saptan|izlen)me[dm]|không (?:thấy|phát hiện|ghi nhận)|لا (?:يوجد|توجد|يظهر|تظهر|أرى)"
+    r"|(?:görül|saptan|izlen)m[ae][dm]|không (?:thấy|phát hiện|ghi nhận)|لا (?:يوجد|توجد|يظهر|تظهر|أرى)"
     r"|(?:보이지|관찰되지|확인되지) 않|(?<!수 )없(?:습니다|음)"
     r"|認め(?:られ)?(?:ません|ない)|見(?:られ|え)(?:ません|ない)"
     r"|不存在|未[见見发發]|[没沒]有|なし"
