@@ -166,9 +166,9 @@ def asked_of(bench: Bench) -> ImageManifest:
 
 def _is_one(maps: Maps | Sequence[Maps]) -> bool:
     """Return True if the maps are one system's; a list of folders is an ensemble of several."""
-    return isinstance(maps, str | Path | Mapping) or (
-        len(maps) > 0 and all(isinstance(one, str | Path) and Path(one).is_file() for one in maps)
-    )
+    if not isinstance(maps, list | tuple):
+        return True
+    return len(maps) > 0 and all(isinstance(one, str | Path) and Path(one).is_file() for one in maps)
 
 
 def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> FoundMaps:
@@ -177,5 +177,10 @@ def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> Fou
         return given_maps(maps, manifest.rows.keys(), manifest.findings)
     if isinstance(maps, str | Path) and not Path(maps).is_dir():
         raise ArgumentError("maps", "must be a folder of heat maps", str(maps))
+    if not isinstance(maps, str | Path) and not (
+        isinstance(maps, Sequence) and all(isinstance(one, str | Path) for one in maps)
+    ):
+        rule = "must be a folder, files, or arrays as {image: {finding: array}}"
+        raise ArgumentError("maps", rule, f"a {type(maps).__name__}")
     root = Path(maps) if isinstance(maps, str | Path) else [Path(one).absolute() for one in maps]
     return find_maps(root, manifest.rows.keys(), manifest.findings, names=names)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import shlex
 import signal
 import sys
 import warnings
 from collections.abc import Sequence
 from copy import copy
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +40,7 @@ from reveal_bench.cli import (
 )
 from reveal_bench.cli.help import EXAMPLES, Command, CommandGroups
 from reveal_bench.cli.inputs import check_inputs
+from reveal_bench.files import FOLDER_INFO
 from reveal_bench.version import __version__
 
 app = typer.Typer(
@@ -80,7 +83,7 @@ def main() -> None:
         message = _message(error) if report is None else str(error).partition("\n")[0]
         typer.secho(f"error: {message}", fg="red", err=True)
         if report is not None:
-            typer.echo(report.render(), err=True)
+            typer.echo(_with_inputs(report.render(), report.file), err=True)
         sys.exit(1)
 
 
@@ -143,6 +146,16 @@ def _message(error: Exception) -> str:
     options = _options()
     remedy = REMEDIES.get(error.argument, "")
     return error.spelled(lambda name: options.get(name, f"`{name}`")) + (f"\n{remedy}" if remedy else "")
+
+
+def _with_inputs(advice: str, file: str) -> str:
+    """Return advice to convert `file` with the words of the command being run, ready to copy."""
+    words = sys.argv[1:]
+    folder = next((word for word in words if os.path.isfile(f"{word}/{FOLDER_INFO}")), "FOLDER")  # words may be long
+    path = next((word for word in words if Path(word).name == file), "FILE")
+    split = ["--split", words[words.index("--split") + 1]] if "--split" in words else []
+    advice = advice.replace("convert FOLDER --from table", shlex.join(["convert", folder, *split, "--from", "table"]))
+    return advice.replace("--file FILE", shlex.join(["--file", path]))
 
 
 def _options() -> dict[str, str]:

@@ -309,6 +309,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a column twice": (pd.DataFrame([[1, 2]], columns=["x", "x"]), "must have each column once, got 'x' twice"),
     "mixed types": (pd.DataFrame({"image_id": ["a", 5]}), "must have values of one type in each column"),
+    "a probability": ({POINT["image_id"]: {"Edema": np.float32(0.25)}}, "a probability alone has no place, got 0.25"),
+    "probabilities": (pd.DataFrame({"Edema": [0.25]}, [POINT["image_id"]]), "alone has no place, got 0.25"),
     "no id": (
         pd.DataFrame({"finding": ["Edema"], "point": [[1, 2]]}),
         "must have the column `image_id` (`rb.convert` reads other names)",

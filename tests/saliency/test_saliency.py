@@ -368,6 +368,9 @@ def test_lists_of_files_and_arrays_are_taken_as_a_folder_is(world: Any, folder_o
         ({first: np.full((2, 2), np.nan)}, "must be maps: "),
         ({first: (HEAT, 7)}, "`prob` must be a number in [0, 1], got 7"),
         ([], "must be one folder or several, got none"),
+        (np.zeros((2, 3, 8, 8)), "or arrays as {image: {finding: array}}, got a ndarray"),
+        ([HEAT, HEAT], "or arrays as {image: {finding: array}}, got a ndarray"),
+        (None, "must be a folder, files, or arrays"),
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match=re.escape(message)):
             rb.saliency(wrong, world.folder, split="released", out=tmp_path / "wrong.jsonl")

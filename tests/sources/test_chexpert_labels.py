@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -223,6 +225,18 @@ def test_a_phantom_of_many_studies_has_each_once_and_labels_that_its_seed_does_n
     labels = pd.read_csv(tmp_path / "groundtruth.csv")[list(CHEXPERT_LABELS)].to_numpy()
     aurocs = roc_auc_score(labels, np.random.default_rng(0).random(labels.shape), average=None)
     assert np.all(abs(aurocs - 0.5) < 0.3)  # 0.00 to 0.03 with the generator of the labels
+
+
+def test_a_table_of_studies_is_refused_with_the_command_that_converts_it(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    table = tmp_path / "my scores.csv"
+    shutil.copy(built[0] / "bc4.csv", table)
+    refused = call("score", table, built[1], "--split", "test", expect=1).stderr
+    (command,) = re.findall(r"`reveal-bench (convert .* --out NEW\.jsonl)`", refused)
+    converted = tmp_path / "scores.jsonl"
+    call(*shlex.split(command)[:-1], converted)
+    assert "F1, micro" in call("score", converted, built[1], "--split", "test", "--resamples", 20).stdout
 
 
 def test_readers_alone_are_no_references(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction
 from reveal_bench.predictions.jsonl import JsonError, RawPrediction, parse_json, read_jsonl, times_in
 from reveal_bench.predictions.limits import Limits
@@ -277,5 +278,8 @@ def place_fields(place: Any) -> dict[str, Any]:
     if getattr(place, "ndim", 0) == 2 and (place.shape[1] != 2 or str(place.dtype).endswith("bool")):
         return {"mask": place}
     listed = place.tolist() if hasattr(place, "tolist") else list(place) if isinstance(place, Sequence) else place
+    if isinstance(listed, int | float):
+        rule = "must locate each finding, as {image: {finding: (x, y)}}: a probability alone has no place"
+        raise ArgumentError("predictions", rule, listed)
     is_several = isinstance(listed, list) and listed and all(isinstance(one, Sequence) for one in listed)
     return {"points" if is_several else "point": listed}
