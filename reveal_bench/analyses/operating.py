@@ -21,7 +21,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.scored import Confidences, Rows
-from reveal_bench.metrics.bootstrap import MACRO, Counts, code_cases, replicates_of
+from reveal_bench.metrics.bootstrap import MACRO, Counts, blocks_of_counts, code_cases, replicates_of
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
 from reveal_bench.metrics.resampled import mean_of_defined
@@ -249,7 +249,7 @@ def points_chosen(
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         return {finding: _drawn_rates(own, counts, criterion) for finding, own in cases.items()}
 
-    drawn = replicates_of(replicates, len(confidences.all_patients), resampling)
+    drawn = replicates_of(replicates, blocks_of_counts(len(confidences.all_patients), resampling))
     macro = [Estimate(value) for value in mean_of_defined(rates.T).tolist()]
     points = [_point(MACRO, math.nan, len(cuts), 0, macro)]
     for i, (finding, own) in enumerate(zip(cases, cuts, strict=True)):

@@ -33,7 +33,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.scored import Confidences, Curve
 from reveal_bench.metrics.agreement import divide
-from reveal_bench.metrics.bootstrap import MACRO, Counts, replicates_of
+from reveal_bench.metrics.bootstrap import MACRO, Counts, blocks_of_counts, replicates_of
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
 
@@ -190,7 +190,7 @@ def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: floa
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         return {finding: _drawn_summaries(own, counts, max_fpr) for finding, own in cases.items()}
 
-    drawn = replicates_of(replicates, len(confidences.all_patients), resampling) if cases else {}
+    drawn = replicates_of(replicates, blocks_of_counts(len(confidences.all_patients), resampling)) if cases else {}
     roc_bands, precision_bands, areas = [], [], []
     for finding, own in cases.items():
         *heights, area = _with_intervals(_summary(cuts[finding], max_fpr), drawn[finding], own.n_units, max_fpr)

@@ -23,7 +23,14 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
     unit_tables,
 )
-from reveal_bench.metrics.bootstrap import Counts, bounds_of, estimates_from, macro_first, replicates_of
+from reveal_bench.metrics.bootstrap import (
+    Counts,
+    blocks_of_counts,
+    bounds_of,
+    estimates_from,
+    macro_first,
+    replicates_of,
+)
 from reveal_bench.metrics.estimates import POOLED, check_length, resampled_units
 from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
 from reveal_bench.metrics.jackknife import evidence_of_groups, has_uneven_rows
@@ -98,7 +105,7 @@ def estimate_agreement(
         return {name: _OF_TABLES[name](tables_drawn) for name in chosen}
 
     chosen = [name for name in _OF_TABLES if is_ordered or name not in _NEED_ORDER]
-    drawn = replicates_of(replicates, n_units, resampling)
+    drawn = replicates_of(replicates, blocks_of_counts(n_units, resampling))
     n = total.sum(axis=(-2, -1)).astype(np.int64)
     rated = stacked.sum(axis=(-2, -1))
     commonest = np.argmax(total.sum(axis=-1) + total.sum(axis=-2), axis=-1)

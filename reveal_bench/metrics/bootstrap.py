@@ -63,8 +63,7 @@ class BootstrapMeans:
     Attributes
     ----------
     values : float array (n_groups,), replicates : float array (n_resamples, n_groups)
-        Mean over defined rows; NaN without any. With `with_means` False in :func:`bootstrap_columns`, replicates are
-        not means.
+        Mean over defined rows; NaN without any.
     n, n_undefined : int arrays (n_groups,)
     sums, rows : float arrays (n_units, n_groups)
         Sum of each unit's defined rows, and their number.
@@ -175,26 +174,34 @@ def blocks_of_counts(n_units: int, resampling: Resampling) -> Iterator[Counts]:
         yield _next_counts(generator, min(step, n_resamples - start), n_units)
 
 
+def needed_blocks(n_units: int, resampling: Resampling) -> Iterable[Counts]:
+    """Return :func:`blocks_of_counts` for scores that have a jackknife: a block without rows if it is the interval."""
+    is_needed = resampling.interval != "jackknife"
+    return blocks_of_counts(n_units, resampling) if is_needed else [np.empty((0, n_units), np.float32)]
+
+
 Name = TypeVar("Name")
 
 
 def replicates_of(
-    statistics: Callable[[Counts], Mapping[Name, FloatArray]], n_units: int, resampling: Resampling
+    statistics: Callable[[Counts], Mapping[Name, FloatArray]], blocks: Iterable[Counts]
 ) -> dict[Name, FloatArray]:
-    """Return the results of `statistics` in every replicate, with only one block of counts in memory at a time.
+    """Return the results of `statistics` in every replicate.
 
     Parameters
     ----------
     statistics : function of float32 counts (n_replicates, n_units) that returns name -> one value or row of values per
         replicate, each computed from only this replicate
+    blocks : from :func:`blocks_of_counts`, so that only one block of counts is in memory at a time
 
     Examples
     --------
-    >>> replicates = replicates_of(lambda counts: {"n": counts.sum(axis=1)}, 3, Resampling(2))
+    >>> blocks = blocks_of_counts(3, Resampling(2))
+    >>> replicates = replicates_of(lambda counts: {"n": counts.sum(axis=1)}, blocks)
     >>> replicates["n"].tolist()
     [3.0, 3.0]
     """
-    parts = [statistics(counts) for counts in blocks_of_counts(n_units, resampling)]
+    parts = [statistics(counts) for counts in blocks]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -261,14 +268,8 @@ def bootstrap_columns(
     n_groups: int,
     n_units: int,
     blocks: Iterable[Counts],
-    with_means: bool = True,
 ) -> list[BootstrapMeans]:
     """Return :func:`bootstrap_means` of each of `columns`, which have the same cases and share each block of counts.
-
-    Parameters
-    ----------
-    with_means : True to compute the means of replicates; False to write 1 for each defined mean, which is faster and
-        sufficient for the jackknife
 
     Raises
     ------
@@ -276,14 +277,10 @@ def bootstrap_columns(
         As :func:`bootstrap_means`.
     """
     held = [_sums_and_rows(values, groups, units, (n_units, n_groups)) for values in columns]
-    asked = [own if with_means else own[:, n_groups:] for own in held]
-    # Most metrics are defined for the same cases: find for each column the first column that is equal
-    firsts = [next(k for k, other in enumerate(asked) if np.array_equal(own, other)) for own in asked]
-    resampled = [{first: weighted_sums(counts, asked[first]) for first in set(firsts)} for counts in blocks]
+    resampled = [[weighted_sums(counts, own) for own in held] for counts in blocks]
     means = []
-    for own, first in zip(held, firsts, strict=True):
-        drawn = [block[first] for block in resampled]
-        replicates = np.concatenate([_divide(part[:, :n_groups], part[:, -n_groups:]) for part in drawn])
+    for own, drawn in zip(held, zip(*resampled, strict=True), strict=True):
+        replicates = np.concatenate([_divide(part[:, :n_groups], part[:, n_groups:]) for part in drawn])
         sums, rows = own[:, :n_groups], own[:, n_groups:]
         n = rows.sum(axis=0).astype(np.int64)
         n_undefined = np.bincount(groups, minlength=n_groups) - n

@@ -23,12 +23,12 @@ from reveal_bench.metrics.agreement import (
 from reveal_bench.metrics.bootstrap import (
     MACRO,
     Counts,
-    blocks_of_counts,
     bootstrap_columns,
     bounds_of,
     estimates_from,
     leave_one_out,
     macro_first,
+    needed_blocks,
     replicates_of,
 )
 from reveal_bench.metrics.intervals import (
@@ -189,15 +189,15 @@ def estimate_labels(
     if n_labels != len(labels):
         raise ArgumentError("labels", f"must name the {n_labels} columns of `references`", len(labels), ("references",))
     ranked = ranked_scores(None if predictions is None else missed_decisions(predictions, references, answered), scores)
+    interval = resampling.interval
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         drawn = sums.resample(counts)
         of_sums = {name: statistic(drawn.for_metric(name)) for name, statistic in OF_SUMS.items()}
         of_sums = {} if predictions is None else of_sums
-        of_ranks = {name: _ranking_replicates(ranked[name], references, units, asked)(counts) for name in ranked}
-        return of_sums | of_ranks
+        return of_sums | rankings_resampled(ranked, references, counts, units, asked)
 
-    drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
+    drawn = replicates_of(replicates, needed_blocks(n_units, resampling))
     estimates: list[Estimate] = []
     for name, of_replicates in drawn.items():
         if name in PER_LABEL:
@@ -206,7 +206,7 @@ def estimate_labels(
         elif name in OF_SUMS:
             estimates += _pooled(name, sums.for_metric(name), of_replicates, n_studies, resampling)
     for name, (ranking, column) in ranked.items():
-        of_counts = _ranking_replicates((ranking, column), references, units, asked)
+        of_counts = partial(ranking_replicates, ranking, column, references, units=units, asked=asked)
         without = leave_one_out(of_counts, n_units) if interval == "bca" else None
         figures = figures_of_ranking(ranking, column, references, units, n_units, drawn[name], asked)
         figures = replace(figures, without=without)
@@ -234,10 +234,13 @@ def ranked_scores(predictions: npt.ArrayLike | None, scores: npt.ArrayLike | Non
     return ranked
 
 
-def _ranking_replicates(
-    ranked: Ranked, references: npt.ArrayLike, units: IntArray, asked: BoolArray | None
-) -> Callable[[Counts], FloatArray]:
-    return partial(ranking_replicates, *ranked, references, units=units, asked=asked)
+def rankings_resampled(
+    ranked: Mapping[str, Ranked], references: npt.ArrayLike, counts: Counts, units: IntArray, asked: BoolArray | None
+) -> dict[str, FloatArray]:
+    """Return metric -> values in every replicate, (n_resamples, n_labels)."""
+    return {
+        name: ranking_replicates(*own, references, counts, units=units, asked=asked) for name, own in ranked.items()
+    }
 
 
 def are_probabilities(scores: npt.ArrayLike) -> bool:
@@ -272,7 +275,7 @@ def figures_of_losses(
         np.repeat(units, n_labels)[kept],
         n_groups=n_labels,
         n_units=n_units,
-        blocks=blocks_of_counts(n_units, resampling),
+        blocks=needed_blocks(n_units, resampling),
     )
     n_units_of_rarer, without = units_of_both(references, units, asked), means.left_out()
     support = evidence_of_groups(
@@ -411,7 +414,7 @@ def estimate_ranking(
         ]
         return {ranking: np.stack(columns, axis=1)}
 
-    drawn = replicates_of(replicates, n_units, resampling)[ranking]
+    drawn = replicates_of(replicates, needed_blocks(n_units, resampling))[ranking]
     n = np.array([len(part) for part in parts])
     columns = [(score[part, 0], present[part, 0], units[part]) for part in parts]
     figures = Figures(

@@ -117,7 +117,8 @@ class Estimate:
     n_undefined : int
         Number of rows (for a macro: findings) left out because they are undefined.
     n_empty_replicates : int
-        Number of replicates left out because they have no defined row (for a macro: no defined finding).
+        Number of replicates left out because they have no defined row (for a macro: no defined finding); 0 for
+        intervals without replicates.
     signature : str
         Recipe of the number, such as ``point_hit|b:1000|seed:0|unit:patient|v:1``.
     reason : str
@@ -254,7 +255,7 @@ def find_intervals(
     replicates : float array (n_resamples, n_columns)
     interval : {"jackknife", "percentile", "shifted", "bca", "chexlocalize"}
         * jackknife: see :mod:`reveal_bench.metrics.jackknife`, and for AUROC and average precision
-          :mod:`reveal_bench.metrics.ranking_intervals`; replicates are used only to count the undefined ones.
+          :mod:`reveal_bench.metrics.ranking_intervals`, without replicates.
         * percentile: interpolated linearly between the order statistics of the defined replicates.
         * shifted: percentiles minus three times the difference between the replicates' mean and the value, extended to
           include the value; for scores such as average precision, which are too high with few cases. NaN if all
@@ -342,6 +343,8 @@ def _without(intervals: Intervals, which: BoolArray) -> Intervals:
 def _percentiles(replicates: FloatArray) -> FloatArray:
     percents = [100 * share for share in SHARES]
     ends = np.full((len(percents), replicates.shape[1]), np.nan)
+    if not len(replicates):
+        return ends
     complete = ~np.isnan(replicates).any(axis=0)
     if complete.any():
         ends[:, complete] = np.percentile(replicates[:, complete], percents, axis=0)

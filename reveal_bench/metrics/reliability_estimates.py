@@ -23,7 +23,14 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.agreement import resample_tables
-from reveal_bench.metrics.bootstrap import Counts, bounds_of, estimates_of_rows, macro_first, replicates_of
+from reveal_bench.metrics.bootstrap import (
+    Counts,
+    blocks_of_counts,
+    bounds_of,
+    estimates_of_rows,
+    macro_first,
+    replicates_of,
+)
 from reveal_bench.metrics.estimates import POOLED, resampled_units
 from reveal_bench.metrics.intervals import Estimate, Intervals, Resampling, check_interval, find_intervals
 from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, Evidence, evidence_of_groups
@@ -135,7 +142,7 @@ def estimate_reliability(
         drawn = {part: resample_tables(counts, one.sums) for part, one in parts.items()}
         return {name: _OF_SUMS[name][1](drawn[_OF_SUMS[name][0]]) for name in chosen}
 
-    drawn = replicates_of(replicates, n_units, resampling)
+    drawn = replicates_of(replicates, blocks_of_counts(n_units, resampling))
     estimates = []
     for name in chosen:
         own = parts[_OF_SUMS[name][0]]

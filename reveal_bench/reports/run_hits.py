@@ -210,7 +210,8 @@ def score_runs(
         replace(run.rows, values={name: run.rows.values[metric] for name, metric in own.items()})
         for run, own in zip(runs, columns, strict=True)
     ]
-    means = resample_systems(systems, resampling, metrics=["hit", "chance", "point"], findings=reported)
+    drawn = resampling.by("percentile")  # standard deviations are those of replicates
+    means = resample_systems(systems, drawn, metrics=["hit", "chance", "point"], findings=reported)
     hits, chance, points = ([one[name] for one in means] for name in ("hit", "chance", "point"))
     return HitRates(runs, reported, hits, chance, points, resampling)
 

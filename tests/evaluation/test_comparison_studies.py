@@ -109,9 +109,9 @@ def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studie
 
 
 def test_figures_of_one_system_are_those_of_its_own_summary() -> None:
-    a = system(1)
-    (figures,) = resample_studies([a], Resampling(30, 1), metrics=study_metrics([a]), labels=LABELS)
-    summary = {(e.metric, e.finding): e for e in summarize_studies(a, Resampling(30, 1, interval="percentile"))}
+    a, draws = system(1), Resampling(30, 1, interval="percentile")
+    (figures,) = resample_studies([a], draws, metrics=study_metrics([a]), labels=LABELS)
+    summary = {(e.metric, e.finding): e for e in summarize_studies(a, draws)}
     for metric, of in figures.items():
         for i, label in enumerate(LABELS):
             low, high = np.percentile(of.replicates[:, i], [2.5, 97.5])
@@ -123,7 +123,7 @@ def test_all_systems_share_one_draw() -> None:
     from sklearn.metrics import f1_score
 
     a, b, c = system(1), system(2), system(3)
-    draw = {"metrics": ["f1"], "labels": ["COPD", "Aneurysm"], "resampling": Resampling(25, 9)}
+    draw = {"metrics": ["f1"], "labels": ["COPD", "Aneurysm"], "resampling": Resampling(25, 9, interval="percentile")}
     together, alone = resample_studies([a, b, c], **draw), resample_studies([c], **draw)  # type: ignore[arg-type]
     assert together[2]["f1"].replicates.tolist() == alone[0]["f1"].replicates.tolist()
     assert together[2]["f1"].values[0] == pytest.approx(f1_score(PRESENT[:, 1], c.predicted[:, 1]))

@@ -17,6 +17,7 @@ from reveal_bench.metrics.bootstrap import (
     bootstrap_means,
     estimate_cases,
     estimate_means,
+    needed_blocks,
     resampling_counts,
 )
 from reveal_bench.metrics.estimates import estimate_labels, estimate_ranking
@@ -90,18 +91,12 @@ def test_many_patients_are_drawn_in_blocks_and_nothing_changes(
         assert np.array_equal(got.values, wanted.values)
 
 
-def test_without_means_replicates_tell_which_are_defined(rng: np.random.Generator) -> None:
-    columns = [np.where(rng.random(12) < 0.5, NAN, rng.random(12)) for _ in range(2)]
-    groups, units, counts = rng.integers(0, 3, 12), rng.integers(0, 4, 12), resampling_counts(4, Resampling(60))
-    how: dict[str, Any] = {"n_groups": 3, "n_units": 4, "blocks": [counts]}
-    plain = bootstrap_columns([*columns, columns[0]], groups, units, with_means=False, **how)
-    for got, values in zip(plain, [*columns, columns[0]], strict=True):
-        wanted = bootstrap_means(values, groups, units, n_groups=3, counts=counts)
-        assert np.isnan(wanted.replicates).any()
-        assert not np.isnan(wanted.replicates).all()
-        assert np.array_equal(got.replicates, np.where(np.isnan(wanted.replicates), NAN, 1), equal_nan=True)
-        assert np.array_equal(got.sums, wanted.sums)
-        assert np.array_equal(got.values, wanted.values, equal_nan=True)
+def test_the_jackknife_needs_no_replicates() -> None:
+    (none,) = needed_blocks(3, Resampling(60))
+    (some,) = needed_blocks(3, Resampling(60, interval="percentile"))
+    assert (none.shape, some.shape) == ((0, 3), (60, 3))
+    (means,) = bootstrap_columns([np.ones(3)], np.zeros(3, int), np.arange(3), n_groups=1, n_units=3, blocks=[none])
+    assert (means.values.tolist(), means.replicates.shape) == ([1.0], (0, 1))
 
 
 def test_figures_of_labels_and_raters_are_those_of_one_draw_held_at_once(

@@ -129,7 +129,8 @@ def test_undefined_labels_are_counted() -> None:
     # Edema: right once, missed once: F1 2/3. Mass: never there, never said: undefined. Nodule: said once, wrongly: 0.
     predictions = [[1, 0, 1], [0, 0, 0]]
     references = [[1, 0, 0], [1, 0, 0]]
-    f1, edema, mass, nodule = estimate_labels(predictions, references, labels=LABELS, resampling=Resampling(20))[:4]
+    draws = Resampling(20, interval="percentile")
+    f1, edema, mass, nodule = estimate_labels(predictions, references, labels=LABELS, resampling=draws)[:4]
     assert (f1.value, f1.n, f1.n_undefined) == (pytest.approx(1 / 3), 2, 1)
     assert (edema.value, edema.n, edema.n_undefined) == (pytest.approx(2 / 3), 2, 0)
     assert np.isnan([mass.value, mass.low, mass.high]).all()
@@ -165,14 +166,15 @@ def test_agreement_per_finding_and_its_macro() -> None:
 
 
 def test_patients_without_a_case_are_drawn_too() -> None:
-    few = estimate_labels([[1], [0]], [[1], [1]], labels=["Mass"], patients=["a", "b"], resampling=Resampling(500))
+    draws = Resampling(500, interval="percentile")
+    few = estimate_labels([[1], [0]], [[1], [1]], labels=["Mass"], patients=["a", "b"], resampling=draws)
     more = estimate_labels(
         [[1], [0]],
         [[1], [1]],
         labels=["Mass"],
         patients=["a", "b"],
         all_patients=["a", "b", "c", "d"],
-        resampling=Resampling(500),
+        resampling=draws,
     )
     assert few[0].value == more[0].value == pytest.approx(2 / 3)
     assert few[0].n_empty_replicates == 0

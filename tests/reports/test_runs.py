@@ -61,7 +61,8 @@ def test_deviations_are_those_of_the_replicates(world: World, run_paths: Paths) 
     (run,) = loaded_hits(runs, opened)
     scores = score_runs([run], opened, resampling=Resampling(100, 1))
     rows = score_localization(run.predictions[0], opened.records, findings=opened.info.findings)
-    (means,) = resample_systems([rows], Resampling(100, 1), metrics=["grid_hit"], findings=scores.findings)
+    draws = Resampling(100, 1, interval="percentile")
+    (means,) = resample_systems([rows], draws, metrics=["grid_hit"], findings=scores.findings)
     replicates = means["grid_hit"].replicates
     assert scores.deviations(0)[MACRO] == pytest.approx(np.nanmean(replicates, axis=1).std(ddof=1))
     for column, finding in enumerate(scores.findings):

@@ -35,7 +35,7 @@ from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Counts, estimates_from, replicates_of
+from reveal_bench.metrics.bootstrap import MACRO, Counts, blocks_of_counts, estimates_from, replicates_of
 from reveal_bench.metrics.detection import VOC_METRICS, Matched, detection_figures
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks, match_points
 from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
@@ -248,7 +248,7 @@ class DetectionRows(Rows):
                     drawn[i, name] = np.column_stack([figures[name][1] for figures in made])
             return drawn
 
-        drawn = replicates_of(replicates, len(code), resampling)
+        drawn = replicates_of(replicates, blocks_of_counts(len(code), resampling))
         return [
             {name: _figures(name, values[i, name], drawn[i, name], of_groups) for name in metrics}
             for i, of_groups in enumerate(matched)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,7 +34,7 @@ from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
-from reveal_bench.metrics.bootstrap import Counts, replicates_of
+from reveal_bench.metrics.bootstrap import Counts, blocks_of_counts, needed_blocks, replicates_of
 from reveal_bench.metrics.estimates import (
     OF_ABSENCE,
     OF_SUMS,
@@ -47,9 +48,10 @@ from reveal_bench.metrics.estimates import (
     figures_of_ranking,
     missed_decisions,
     ranked_scores,
+    rankings_resampled,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.labels import apply_thresholds, ranking_replicates
+from reveal_bench.metrics.labels import apply_thresholds
 from reveal_bench.metrics.resampled import Resampled
 from reveal_bench.words import count_text
 
@@ -457,18 +459,21 @@ def resample_studies(
         for rows in systems
     ]
 
-    def replicates(counts: Counts) -> dict[tuple[int, str], FloatArray]:
-        figures = {}
+    def replicates(names: Sequence[str], counts: Counts) -> dict[tuple[int, str], FloatArray]:
+        figures: dict[tuple[int, str], FloatArray] = {}
         for i, ranked in enumerate(ranked_of):
             drawn = sums_of[i].resample(counts)
-            for metric in metrics:
-                if metric in PER_LABEL:
-                    figures[i, metric] = OF_SUMS[metric](drawn.for_metric(metric))
-                elif metric in ranked:
-                    figures[i, metric] = ranking_replicates(*ranked[metric], present, counts, units=units, asked=asked)
+            asked_for = {name: ranked[name] for name in names if name in ranked}
+            of_ranks = rankings_resampled(asked_for, present, counts, units, asked)
+            of_sums = {name: OF_SUMS[name](drawn.for_metric(name)) for name in names if name in PER_LABEL}
+            figures |= {(i, name): values for name, values in (of_sums | of_ranks).items()}
         return figures
 
-    drawn = replicates_of(replicates, len(code), resampling)
+    # Differences in MCC, which is no ratio of sums, need replicates
+    others = [name for name in metrics if name != "mcc"]
+    drawn = replicates_of(partial(replicates, others), needed_blocks(len(code), resampling))
+    if "mcc" in metrics:
+        drawn |= replicates_of(partial(replicates, ["mcc"]), blocks_of_counts(len(code), resampling))
     results: list[dict[str, Resampled]] = []
     for i, (ranked, sums) in enumerate(zip(ranked_of, sums_of, strict=True)):
         figures: dict[str, Resampled] = {}

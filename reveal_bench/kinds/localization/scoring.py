@@ -51,10 +51,10 @@ from reveal_bench.masks import empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
-    blocks_of_counts,
     bootstrap_columns,
     code_cases,
     estimates_from,
+    needed_blocks,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
 from reveal_bench.metrics.localization import (
@@ -522,8 +522,7 @@ def summarize(
     check_interval(resampling.interval, resampling.n_resamples)
     chosen = tuple(rows.findings if findings is None else findings)
     names = rows.metrics() if metrics is None else list(metrics)
-    with_means = resampling.interval != "jackknife"
-    (means,) = resample_systems([rows], resampling, metrics=names, findings=chosen, with_means=with_means)
+    (means,) = resample_systems([rows], resampling, metrics=names, findings=chosen)
     estimates = []
     for name in names:
         recipe = resampling.signature(name)
@@ -537,11 +536,8 @@ def resample_systems(
     *,
     metrics: Sequence[str],
     findings: Sequence[str],
-    with_means: bool = True,
 ) -> list[dict[str, BootstrapMeans]]:
     """Return means per finding of several systems on one split, in the data and in the same replicates.
-
-    `with_means` as in :func:`~reveal_bench.metrics.bootstrap.bootstrap_columns`.
 
     Returns
     -------
@@ -570,9 +566,8 @@ def resample_systems(
     for rows in systems:
         of_case = rows.patient_ids if unit == "patient" else rows.image_ids
         kept, groups, codes = code_cases(rows.case_findings, of_case, findings=findings, units=units)
-        blocks = blocks_of_counts(len(units), resampling)
+        blocks = needed_blocks(len(units), resampling)
         columns = [rows.values[name][kept] for name in metrics]
-        how: dict[str, Any] = {"n_groups": len(findings), "n_units": len(units), "with_means": with_means}
-        means = bootstrap_columns(columns, groups, codes, blocks=blocks, **how)
+        means = bootstrap_columns(columns, groups, codes, n_groups=len(findings), n_units=len(units), blocks=blocks)
         results.append(dict(zip(metrics, means, strict=True)))
     return results
