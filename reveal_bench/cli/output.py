@@ -423,10 +423,17 @@ def print_run(summary: RunSummary) -> None:
     counted = "questions" if "not_asked" in statuses else "asked"
     head = ("finding" if summary.by_finding else "", counted, *(name.replace("_", " ") for name in statuses))
     _print_table(PrintedTable(head, rows), [finding == "all" for finding in counts_of])
+    say(usage_text(summary) + "; no cost, because no prices were given" * (summary.cost is None))
+
+
+def usage_text(summary: RunSummary) -> str:
+    """Return the tokens and the cost of a run, in words."""
+    from reveal_bench.words import count_text
+
     cached = f" ({summary.tokens_cached:,} of them cached)" if summary.tokens_cached else ""
-    cost = "; no cost, because no prices were given" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
-    unknown = f"; {summary.without_usage} replies without token counts" if summary.without_usage else ""
-    say(f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}")
+    cost = "" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
+    unknown = f"; {count_text(summary.without_usage, 'reply')} without token counts" if summary.without_usage else ""
+    return f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}"
 
 
 def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: bool = False) -> None:
@@ -439,13 +446,13 @@ def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: b
         typer.secho(row, bold=bool(strong) or None)
 
 
-def say(text: str) -> None:
-    """Print a text; on a terminal, its lines are wrapped at spaces, and continued with a larger indent."""
+def say(text: str, **style: Any) -> None:
+    """Print a text; if there is a width, its lines are wrapped at spaces, and continued with a larger indent."""
     width = _terminal_width() or _UNBOUNDED
     for line in text.split("\n"):
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         wrapped = fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        typer.echo(wrapped if len(line) > width else line)
+        typer.secho(wrapped if len(line) > width else line, **style)
 
 
 def _print_left_out(columns: Iterable[str]) -> None:
@@ -456,13 +463,13 @@ def _print_left_out(columns: Iterable[str]) -> None:
 
 def _width(*, wide: bool = False) -> int:
     """Return the width of the terminal in characters, or COLUMNS; 200 if output goes to a pipe without COLUMNS."""
-    columns = os.environ.get("COLUMNS", "")
-    return _UNBOUNDED if wide else _terminal_width() or (int(columns) if columns.isdigit() else 0) or 200
+    return _UNBOUNDED if wide else _terminal_width() or 200
 
 
 def _terminal_width() -> int | None:
-    """Return the width of the terminal in characters; None if output goes to a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """Return COLUMNS or the width of the terminal in characters; None if output goes to a pipe without COLUMNS."""
+    has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return shutil.get_terminal_size().columns if has_width else None
 
 
 def print_refusal(problem: dict[str, Any]) -> None:
@@ -500,7 +507,7 @@ def shortened(lines: Sequence[str]) -> list[str]:
 def warn(warnings: Sequence[str]) -> None:
     """Print warnings to standard error, a line each."""
     for warning in warnings:
-        typer.secho(f"warning: {warning}", fg="yellow", err=True)
+        say(f"warning: {warning}", fg="yellow", err=True)
 
 
 def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:

@@ -60,10 +60,10 @@ def misses(
     counts = write_misses(
         out, cases, opened.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
     )
-    typer.echo("misses to read by finding:")
+    terminal.say("misses to read by finding:")
     for finding, n in counts.items():
-        typer.echo(f"{n:>6,} {finding}")
-    typer.echo(
+        terminal.say(f"{n:>6,} {finding}")
+    terminal.say(
         f"wrote {sum(counts.values()):,} misses to {out}; readers: reveal-leaderboard readers --form errors "
         f"--misses {out / 'for_readers' / 'misses.jsonl'} --images {out / 'for_readers'}"
     )
@@ -74,7 +74,7 @@ def misses(
         "unanswered question": categories["no_answer"],
     }
     if left_out := ", ".join(count_text(n, what) for what, n in others.items() if n):
-        typer.echo(f"not for readers: {left_out}; `reveal-bench score --rows FILE` has every question")
+        terminal.say(f"not for readers: {left_out}; `reveal-bench score --rows FILE` has every question")
 
 
 def report(
@@ -180,7 +180,7 @@ def report(
                     seed=seed,
                 )
     terminal.warn(written.warnings)
-    typer.echo(f"wrote {written.path}")
+    terminal.say(f"wrote {written.path}")
 
 
 def labelled(argument: str) -> tuple[str, Path]:
@@ -221,6 +221,6 @@ def view(
     bench = as_asked_bench(asked, split, runs=files.values())
     source = CaseSource(bench.dataset, bench.split, files, max_side=max_side, most=most, private=True, blank=True)
     with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
-        typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
+        terminal.say(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -40,7 +41,7 @@ from reveal_bench.cli.report import labelled
 if TYPE_CHECKING:
     from reveal_bench.curation.film_grader import FilmGrader
     from reveal_bench.models.questions import AskSettings
-    from reveal_bench.models.run_folder import QuestionOutcome, RunInfo
+    from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, RunSummary
 
 
 AskedSplit = Annotated[str, typer.Option("--split", help="Split whose questions are asked.", show_default=False)]
@@ -216,18 +217,22 @@ def run(
             options["counterfactuals"] = counterfactuals
             under = run_controls(folder, split, out, choice, control or (), **options)
     except KeyboardInterrupt:
-        typer.echo(f"stopped; answers are kept in {out}: repeat the command to continue", err=True)
+        terminal.say(f"stopped; answers are kept in {out}: repeat the command to continue", err=True)
         raise typer.Exit(130) from None
     except RunStoppedError as error:
         raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
     terminal.print_run(summary)
     _say_unanswered(out)
-    _say_coordinates(out)
+    drawings = _say_coordinates(out)
     for name, outcome in under.items():
         answered = outcome.by_status.get("answered", 0)
-        typer.echo(f"control {name}: {answered:,} of {outcome.n_expected:,} answered")
+        of_all = f"{answered:,} of {outcome.n_expected:,} answered"
+        terminal.say(f"control {name}: {of_all}; {terminal.usage_text(outcome)}")
+    costs = [one.cost for one in (summary, *drawings, *under.values()) if one.cost is not None]
+    if len(costs) > 1:
+        terminal.say(f"cost of all this: {sum(costs, Decimal()).normalize():f}")
     if under:
-        typer.echo(f"compare controls: reveal-bench report {out} --folder {folder} --out REPORT")
+        terminal.say(f"compare controls: reveal-bench report {out} --folder {folder} --out REPORT")
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
 
 
@@ -255,20 +260,24 @@ def _say_unanswered(out: Path) -> None:
     counts = Counter(one.status.replace("_", " ") for one in unanswered).most_common()
     reasons = ", ".join(f"{n:,} {status}" for status, n in counts)
     n_asked = count_text(len(run.exchanges), "question")
-    typer.echo(f"no usable answer to {len(unanswered):,} of {n_asked}: {reasons}; all replies: {out / TRANSCRIPT}")
+    terminal.say(f"no usable answer to {len(unanswered):,} of {n_asked}: {reasons}; all replies: {out / TRANSCRIPT}")
     one = max(unanswered, key=lambda one: (bool(one.text or one.error), dict(counts)[one.status.replace("_", " ")]))
     reply = shorten(one.text or one.error or "", _REPLY_CHARACTERS, placeholder=" ...")
-    typer.echo(f"example ({one.status.replace('_', ' ')}): {reply!r}" + (f" ({one.note})" if one.note else ""))
+    terminal.say(f"example ({one.status.replace('_', ' ')}): {reply!r}" + (f" ({one.note})" if one.note else ""))
 
 
-def _say_coordinates(out: Path) -> None:
-    from reveal_bench.models.run_folder import read_run_info
+def _say_coordinates(out: Path) -> list[RunSummary]:
+    """Print the coordinates that drawings showed, if any; return the counts of these drawings."""
+    from reveal_bench.models.run_folder import read_run
 
-    info = read_run_info(out)
-    calibration = None if info is None else info.calibration
-    if calibration is not None:
-        n, how = calibration.hits[calibration.key], " as corners" if calibration.corners else ""
-        typer.echo(f"coordinates: {calibration.coordinates}{how}, by {n} of {len(calibration.answers)} drawings")
+    run = read_run(out)
+    calibration, drawings = run.info.calibration, run.drawings
+    if calibration is None or drawings is None:
+        return []
+    n, how = calibration.hits[calibration.key], " as corners" if calibration.corners else ""
+    by = f"by {n} of {len(calibration.answers)} drawings"
+    terminal.say(f"coordinates: {calibration.coordinates}{how}, {by}; {terminal.usage_text(drawings)}")
+    return [drawings]
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
@@ -363,7 +372,7 @@ def _rehearse(
             question, settings, pictures=changed(question), shots=() if pool is None else pool.pick(question)
         ),
     )
-    typer.echo(
+    terminal.say(
         f"wrote {count.questions:,} questions to {out}: {count.messages:,} messages with {count.pictures:,} pictures, "
         f"{count.bytes_sent / 1e6:,.1f} MB to send; look at {out / 'index.html'}"
     )
@@ -373,14 +382,14 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: boo
     from reveal_bench.models.run_folder import prediction_files
 
     for name in prediction_files(epochs):
-        typer.echo(f"wrote {out / name}")
+        terminal.say(f"wrote {out / name}")
     first = out / prediction_files(epochs)[0]
     if is_text:
-        typer.echo(f"readers score these answers; check the file: reveal-bench lint {first} {folder} --split {split}")
+        terminal.say(f"readers score these answers; check the file: reveal-bench lint {first} {folder} --split {split}")
     elif any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
-        typer.echo(f"score: reveal-bench score {out} {folder}")
+        terminal.say(f"score: reveal-bench score {out} {folder}")
     else:
-        typer.echo(f"the references are private; to get a score: reveal-bench submit {out} --benchmark NAME")
+        terminal.say(f"the references are private; to get a score: reveal-bench submit {out} --benchmark NAME")
 
 
 def import_inspect(
@@ -437,7 +446,7 @@ def export_lmms(
         views=views,
     )
     task = export_tasks(folder, split, out, settings, limit=limit).stem
-    typer.echo(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
+    terminal.say(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
 
 
 def import_lmms(
@@ -487,7 +496,7 @@ def _write(info: RunInfo, exchanges: list[QuestionOutcome], out: Path, organizat
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
     _say_unanswered(out)
     for name in prediction_files(info.epochs):
-        typer.echo(f"wrote {out / name}")
+        terminal.say(f"wrote {out / name}")
 
 
 def draft_ratings(
@@ -544,13 +553,13 @@ def draft_ratings(
         report_progress = counted(progress, "drafting")
         drafts = drafting.draft_ratings(opened.records, answers, readers, grader, progress=report_progress)
     drafting.write_drafts(out, drafts)
-    typer.echo(f"{len(drafts.drafts):,} drafts; against readers (quadratic kappa; MAD: mean absolute difference):")
+    terminal.say(f"{len(drafts.drafts):,} drafts; against readers (quadratic kappa; MAD: mean absolute difference):")
     for one in drafts.agreement:
         figures = f"kappa {one.cohen_kappa_quadratic:6.3f}  MAD {one.mean_absolute_difference:.2f}  n {one.n:,}"
-        typer.echo(f"  {one.reader:<20}{one.criterion:<12}{figures}")
+        terminal.say(f"  {one.reader:<20}{one.criterion:<12}{figures}")
     if drafts.n_unread:
         terminal.warn([f"{drafts.n_unread:,} answers have no draft: the model's texts could not be parsed"])
-    typer.echo(f"wrote {out / 'drafts.csv'} and {out / 'agreement.csv'}; drafts are not scores")
+    terminal.say(f"wrote {out / 'drafts.csv'} and {out / 'agreement.csv'}; drafts are not scores")
 
 
 def _film_grader(

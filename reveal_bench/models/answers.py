@@ -201,10 +201,8 @@ def read_reply(text: str, question: Question, settings: AskSettings, *, stop_rea
     reply_text, is_open = without_thinking(text)
     plain = reply_text if question.form == "text" else cleaned(reply_text)
     if not plain:
-        if is_cut or not is_open:
-            note = "cut off while thinking" if is_open else "nothing but thinking" if text.strip() else ""
-            return Reply("cut_off" if is_cut else "empty", note=note)
-        return Reply("unclear", note="the thinking has no end")
+        note = "cut off while thinking" if is_open else "nothing but thinking" if text.strip() else ""
+        return Reply("cut_off" if is_cut or is_open else "empty", note=note)
     if SAFETY_VERDICT.fullmatch(plain):
         return Reply("refused", note="the verdict of a safety model")
     reply = _READERS[question.form](plain, question, settings, is_cut)

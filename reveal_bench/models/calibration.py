@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +39,14 @@ class CoordinateCalibration:
     hits : convention -> number of answers that this convention makes correct; " corners" after a name means boxes read
         as corners
     answers : the model's texts, one per drawing; "" without an answer
+    tokens : (sent, of these cached, written) per drawing, None if unknown; empty in runs of earlier versions
     """
 
     coordinates: str
     corners: bool
     hits: Mapping[str, int]
     answers: tuple[str, ...]
+    tokens: tuple[tuple[int | None, int | None, int | None], ...] = ()
 
     @property
     def key(self) -> str:
@@ -53,17 +55,13 @@ class CoordinateCalibration:
 
     def document(self) -> dict[str, Any]:
         """Return the calibration as JSON."""
-        return {
-            "coordinates": self.coordinates,
-            "corners": self.corners,
-            "hits": dict(self.hits),
-            "answers": list(self.answers),
-        }
+        return asdict(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> CoordinateCalibration:
         """Return the calibration that :meth:`document` wrote."""
-        return cls(**{**document, "answers": tuple(document["answers"])})
+        tokens = tuple((n_in, n_cached, n_out) for n_in, n_cached, n_out in document.get("tokens", ()))
+        return cls(**{**document, "answers": tuple(document["answers"]), "tokens": tokens})
 
 
 _PLACES = (

@@ -212,7 +212,7 @@ def _answered(
         _why_empty(output.message) if reply.status == "empty" else "",
         NOT_SENT if sent is None and configured is not None else "",
     ]
-    tokens_in, cached, tokens_out = _tokens(output.usage)
+    tokens_in, cached, tokens_out = token_counts(output.usage)
     return with_reply(
         asked,
         reply,
@@ -236,7 +236,7 @@ def _why_empty(message: ChatMessageAssistant) -> str:
     return ""
 
 
-def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
+def token_counts(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
     """Return the numbers of tokens sent, of tokens sent that the provider had in its cache, and of tokens written.
 
     inspect counts tokens from the cache separately. All three numbers are None if one is negative.

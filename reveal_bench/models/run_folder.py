@@ -173,6 +173,20 @@ class Run:
     summary: RunSummary
     predictions: tuple[Path, ...]
 
+    @property
+    def drawings(self) -> RunSummary | None:
+        """Counts and cost of the drawings that found the coordinates, which `summary` omits; None without drawings."""
+        known = self.info.calibration
+        if known is None:
+            return None
+        tokens = known.tokens or ((None, None, None),) * len(known.answers)
+        outcomes = [
+            QuestionOutcome("", "", "answered" if text else "empty", None, 1, text or None, tokens_in=n_in,
+                            tokens_cached=n_cached, tokens_out=n_out)
+            for text, (n_in, n_cached, n_out) in zip(known.answers, tokens, strict=True)
+        ]  # fmt: skip
+        return _summary(outcomes, replace(self.info, n_asked=len(outcomes), epochs=1))
+
 
 def prediction_files(epochs: int) -> list[str]:
     """Return the names of the prediction files: ``predictions.jsonl``, or ``predictions-1.jsonl`` and so on."""

@@ -39,7 +39,7 @@ from reveal_bench.models.calibration import CoordinateCalibration, calibrate
 from reveal_bench.models.chat_responses import normalise_response
 from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
-from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder
+from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, token_counts
 from reveal_bench.models.prices import Prices
 from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
@@ -249,15 +249,13 @@ def _calibrated(
         log = evaluate_task(
             asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.parameters, count, whole=True
         )
-        completions = {
-            sample.metadata["question"]["id"]: sample.output.completion
-            for sample in log.samples or ()
-            if sample.output.stop_reason != "content_filter"
-        }
-        if not any(completions.values()):
+        outputs = {sample.metadata["question"]["id"]: sample.output for sample in log.samples or ()}
+        drawn = [outputs.get(question.id) for question in asking.questions]
+        texts = ["" if one is None or one.stop_reason == "content_filter" else one.completion for one in drawn]
+        if not any(texts):
             raise RunStoppedError(f"no drawing was answered; last reason: {count.last_error}", count.last_status)
-        texts = [completions.get(question.id, "") for question in asking.questions]
         known = calibrate(texts, replace(asking.settings, corners=settings.corners))
+        known = replace(known, tokens=tuple(token_counts(one and one.usage) for one in drawn))
     return replace(settings, coordinates=known.coordinates, corners=known.corners), known
 
 

@@ -43,13 +43,13 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.answer_words import STATUSES
 from reveal_bench.models.controls import CONTROLS
-from reveal_bench.models.run_folder import QuestionOutcome, Run
+from reveal_bench.models.run_folder import QuestionOutcome, Run, RunSummary
 from reveal_bench.predictions.files import shortest_runs
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Page, PageTable, Part, Progress, Section, Text, notices, section
 from reveal_bench.reports.run_errors import Reviews
-from reveal_bench.reports.runs import ReportRun, Split, load_controls
+from reveal_bench.reports.runs import ReportRun, Split, control_runs, load_controls, unfinished_controls
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, missing_glyphs, percent, percent_cell, signed
 from reveal_bench.words import count_text
 
@@ -150,6 +150,9 @@ class RunReport:
             n_left = run.run.summary.by_status.get("not_asked", 0)
             if n_left:
                 warnings.append(f"{run.label} is not finished: {n_left:,} questions were not asked")
+            for name in unfinished_controls(run):
+                repeat = f"repeat the `run` command with --control {name}"
+                warnings.append(f"control {name} of {run.label} is left out, because it is not finished: {repeat}")
         if self.split.part:
             asked = "every run" if len(self.runs) > 1 else self.runs[0].label
             warnings.append(f"scores are over the questions that {asked} asked: {self.split.part}")
@@ -208,19 +211,19 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
     unanswered : score of questions without an answer, in words
     """
     rows, plain = [], []
-    folders = [run for run in runs if run.run is not None]
-    summaries = [run.run.summary for run in folders if run.run is not None]
+    counted = [(run, *one) for run in runs for one in _summaries(run)]
     used = [
-        status for status in (*STATUSES, "not_asked") if any(summary.by_status.get(status) for summary in summaries)
+        status for status in (*STATUSES, "not_asked") if any(summary.by_status.get(status) for *_, summary in counted)
     ]
-    for run, summary in zip(folders, summaries, strict=True):
+    for run, part, summary in counted:
+        label = f"{run.label}{part}"
         cost = None if summary.cost is None else f"{summary.cost.normalize():f}"
         counts = [summary.by_status.get(status, 0) for status in used]
         tokens = (summary.tokens_in, summary.tokens_cached, summary.tokens_out)
-        row = (run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in (*counts, *tokens, summary.without_usage)))
-        epoch_cells, values = _by_epoch(means[run.label]) if means else ((), ())
+        row = (label, f"{summary.n_expected:,}", *(f"{n:,}" for n in (*counts, *tokens, summary.without_usage)))
+        epoch_cells, values = _by_epoch(() if part else means[run.label]) if means else ((), ())
         rows.append((*row, cost or NOTHING, *epoch_cells))
-        plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, *values))
+        plain.append((label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, *values))
     if not rows:
         return None
     head = ("Run", "Asked", *(status.replace("_", " ").capitalize() for status in used), "Tokens in", "of these cached",
@@ -228,16 +231,29 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
     plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost",
                   *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
     caption = (
-        "Outcomes of all questions, in all epochs, and "
-        "cost in the currency of the prices. Without "
-        "usage: number of replies without token counts, "
-        "which the cost omits. Questions without an "
-        f"answer are {unanswered}." + (" SD: standard deviation over epochs." if means else "")
+        "Outcomes of all questions, in all epochs, and cost in the currency of the prices; a row each for the drawings "
+        "that showed a model's coordinates, and for controls. Without usage: number of replies without token counts, "
+        f"which the cost omits. Questions without an answer are {unanswered}."
+        + (" SD: standard deviation over epochs." if means else "")
     )
     return PageTable(head, rows, caption, "Failures and costs", csv=Csv.of("failures-and-costs", plain_head, plain))
 
 
-def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, float]]:
+def _summaries(run: ReportRun) -> Iterator[tuple[str, RunSummary]]:
+    """Yield (part, counts) of all that a run asked: the questions (""), the drawings, the questions of each control."""
+    if run.run is None:
+        return
+    yield "", run.run.summary
+    if run.run.drawings is not None:
+        yield ", drawings", run.run.drawings
+    for name, under in control_runs(run).items():
+        if under is not None:
+            yield f", control {name}", under.summary
+
+
+def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int | None, float, float]]:
+    if not means:
+        return (NOTHING,), (None, math.nan, math.nan)
     spread = float(np.std(means, ddof=1)) if len(means) > 1 else math.nan
     mean = float(np.mean(means))
     cell = percent_cell(mean) + ("" if math.isnan(spread) else f"\nSD {percent_cell(spread)} of {len(means)}")

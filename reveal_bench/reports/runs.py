@@ -23,7 +23,7 @@ from reveal_bench.kinds.folder import AnyFolder, FolderInfo, OpenFolder, check_s
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
-from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
+from reveal_bench.models.run_folder import CONTROL_RUNS, TRANSCRIPT, Run, read_run
 from reveal_bench.predictions.files import questions_of_runs
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.reports.page import Progress
@@ -175,8 +175,28 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
     return loaded
 
 
+def control_runs(run: ReportRun) -> dict[str, Run | None]:
+    """Return control -> its run in a run's folder, in the order of CONTROLS; None if that run was killed."""
+    folders = {name: run.path / CONTROL_RUNS / name for name in CONTROLS if run.run is not None}
+    return {
+        name: read_run(folder) if (folder / TRANSCRIPT).is_file() else None
+        for name, folder in folders.items()
+        if folder.is_dir()
+    }
+
+
+def unfinished_controls(run: ReportRun) -> list[str]:
+    """Return the controls in a run's folder that were not asked all questions of the run."""
+    asked = set() if run.run is None else {one.question for one in run.run.exchanges}
+    return [
+        name
+        for name, under in control_runs(run).items()
+        if under is None or not asked <= {one.question for one in under.exchanges}
+    ]
+
+
 def load_controls(run: ReportRun, split: Split) -> dict[str, ReportRun]:
-    """Return control -> the run under that control in a run's folder, in the order of CONTROLS.
+    """Return control -> the finished run under that control in a run's folder, in the order of CONTROLS.
 
     Raises
     ------
@@ -186,14 +206,13 @@ def load_controls(run: ReportRun, split: Split) -> dict[str, ReportRun]:
         If a prediction file has errors.
     """
     controls = {}
-    for name in CONTROLS:
+    settings = None if run.run is None else run.run.info.settings
+    unfinished = unfinished_controls(run)
+    for name in (name for name in control_runs(run) if name not in unfinished):
         path = run.path / CONTROL_RUNS / name
-        if run.run is None or not path.is_dir():
-            continue
         under = _read_folder(path, split)
-        settings = run.run.info.settings
         expected = None if settings is None else replace(settings, control=name)
-        if under.info.settings != expected or under.info.n_asked != run.run.info.n_asked:
+        if under.info.settings != expected:
             raise ValueError(
                 f"{path}: must have the same settings as {run.path}: repeat its `run` command with --control {name}"
             )
@@ -227,7 +246,8 @@ def _labels(labels: Sequence[str], paths: Sequence[Path], folders: Sequence[Run 
             continue
         model, settings, grid = run.info.model, run.info.settings, run.info.grid
         styled = model if settings is None else f"{model}, {settings.style}"
-        longer.append((model, styled, f"{styled}, {grid} × {grid}"))
+        on = f"{grid} × {grid}" if settings is None or settings.form == "cell" else settings.form
+        longer.append((model, styled, f"{styled}, {on}"))
     filled = []
     for number, label in enumerate(labels):
         taken = [{names[level] for i, names in enumerate(longer) if i != number} for level in range(3)]

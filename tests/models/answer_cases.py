@@ -152,7 +152,7 @@ THINKING = [
     Case("<thinking>\nMaybe H1.\n</thinking>\n\n**Cell: G6**", "G6"),
     Case("So the answer should be C4... no.</think>\nCell: D5", "D5"),
     Case("<think>The opacity in C4 is", "cut_off", stop="max_tokens"),
-    Case("<think>The opacity in C4 is", "unclear"),
+    Case("<think>The opacity in C4 is", "cut_off"),
     Case("<think>It is C4.</think>", "empty"),
     Case("<think>a<think>b</think>C4</think>D5", "D5"),
     Case("<unused94>thought\nThe user wants a cell. Cell: C4?<unused95>Cell: D5", "D5"),

@@ -39,9 +39,9 @@ def value(reply: Reply) -> Any:
     ("text", "expected"),
     [
         ("<|channel>thought\nAnswer: C4<channel|>Cell: D5", "D5"),  # Gemma 4
-        ("<|channel>thought\nAnswer: C4", "unclear"),
+        ("<|channel>thought\nAnswer: C4", "cut_off"),
         ("analysisIt spans C4 to E6.assistantfinal**Cell: D5**", "D5"),  # Harmony without its tokens
-        ("analysisIt is in C4. So the answer is C4", "unclear"),
+        ("analysisIt is in C4. So the answer is C4", "cut_off"),
         ("Analysis: the haze is in D5.", "D5"),  # a heading, not a channel
         ("<analysis>Cell: C4</analysis>\nCell D5", "D5"),
         ("<scratchpad>Cell: C4</scratchpad>D5", "D5"),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -344,8 +345,17 @@ def test_where_no_convention_fits_nothing_is_asked(films: Path, places: dict[str
 def test_the_command_says_what_it_found(films: Path, places: dict[str, Any], tmp_path: Path) -> None:
     asked = ("run", films, "--split", "test", "--answer", "point", "--model", "gemini-3", "--limit", 3)
     with pointing(places, "thousandths-yx") as (model, _):
-        done = call(*asked, "--coordinates", "auto", "--endpoint", model.url, "--out", tmp_path / "run")
-        assert "coordinates: thousandths-yx, by 8 of 8 drawings\n" in done.stdout
+        auto = ("--coordinates", "auto", "--endpoint", model.url, "--out", tmp_path / "run")
+        done = call(*asked, *auto, "--price-in", "1", "--price-out", "2")
+        drawn, ours = (sum(t_in for t_in, _, _ in some) for some in (model.usage[:8], model.usage[8:]))
+        written, own = (sum(t_out for _, _, t_out in some) for some in (model.usage[:8], model.usage[8:]))
+        counts = (
+            f"tokens: {drawn:,} in ({sum(cached for _, cached, _ in model.usage[:8])} of them cached), {written} out"
+        )
+        costs = [Decimal(f"{n_in + 2 * n_out}e-6").normalize() for n_in, n_out in ((drawn, written), (ours, own))]
+        assert f"coordinates: thousandths-yx, by 8 of 8 drawings; {counts}; cost {costs[0]:f}\n" in done.stdout
+        assert f"out; cost {costs[1]:f}\n" in done.stdout
+        assert f"cost of all this: {sum(costs).normalize():f}\n" in done.stdout
         stderr = call(*asked, "--endpoint", model.url, "--out", tmp_path / "other").stderr
         assert "Gemini is known to answer in thousandths-yx (https://docs.cloud.google.com/" in stderr
 

@@ -32,7 +32,15 @@ from reveal_bench.models.overlay import SquareView, square_picture
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose, prompt_text
 from reveal_bench.models.questions import AskSettings, PromptImage, describe_split, list_questions
-from reveal_bench.models.run_folder import CONTROL_RUNS, QuestionOutcome, RunInfo, read_run, with_reply, write_outputs
+from reveal_bench.models.run_folder import (
+    CONTROL_RUNS,
+    TRANSCRIPT,
+    QuestionOutcome,
+    RunInfo,
+    read_run,
+    with_reply,
+    write_outputs,
+)
 from reveal_bench.phantom import write_chexlocalize, write_counterfactuals
 from reveal_bench.reports.run_page import write_run_report
 from reveal_bench.sources import chexlocalize
@@ -370,6 +378,29 @@ def test_controls_of_another_run_are_refused(phantom: Phantom, report: Path, tmp
         write_run_report([("", tmp_path / "run")], phantom.folder, tmp_path / "report", n_resamples=50)
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_unfinished_controls_are_left_out_but_paid(phantom: Phantom, report: Path, tmp_path: Path) -> None:
+    import shutil
+
+    held = tmp_path / "run" / CONTROL_RUNS
+    shutil.copytree(report.parent / "guesses", tmp_path / "run")
+    (held / "blank" / TRANSCRIPT).unlink()  # killed
+    lines = (held / "no-image" / TRANSCRIPT).read_text().splitlines(keepends=True)
+    (held / "no-image" / TRANSCRIPT).write_text("".join(lines[1:]))  # interrupted, or of a pilot
+    warnings = write_run_report([("", tmp_path / "run")], phantom.folder, tmp_path / "report", n_resamples=50)
+    left_out = [warning for warning in warnings if "is left out, because it is not finished" in warning]
+    assert [warning.split(" of ")[0] for warning in left_out] == ["control no-image", "control blank"]
+    assert left_out[0].endswith("repeat the `run` command with --control no-image")
+    compared, paid = (
+        list(csv.DictReader((tmp_path / "report" / "tables" / name).open()))
+        for name in ("controls.csv", "failures-and-costs.csv")
+    )
+    assert [row["control"] for row in compared] == [*CONTROLS][2:]
+    costs = {row["run"].partition(", ")[2]: row for row in paid}
+    assert [*costs] == ["", "control no-image", *(f"control {name}" for name in [*CONTROLS][2:])]
+    assert costs["control no-image"]["not_asked"] == "1"
+
+
 # The command ----------------------------------------------------------------------------------------------------------
 
 
@@ -384,7 +415,7 @@ def test_the_command_asks_again_under_controls(films: Path, truth: Truth, tmp_pa
         new = (*words[:-1], tmp_path / "new", "--endpoint", model.url)
         refused = call(*new, "--control", "paraphrase", "--control", "sideways", expect=1).stderr
         assert len(model.asked) == 6
-    assert "control paraphrase: 3 of 3 answered\n" in done.stdout
+    assert "control paraphrase: 3 of 3 answered; tokens: " in done.stdout
     assert f"compare controls: reveal-bench report {out} --folder {films} --out REPORT\n" in done.stdout
     assert "--control must be one of no-image, blank" in refused
     assert read_run(out).info.settings == AskSettings()

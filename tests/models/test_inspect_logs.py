@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reveal_bench.models.endpoints import reason_text
-from reveal_bench.models.inspect_logs import _tokens, import_logs, read_log_folder
+from reveal_bench.models.inspect_logs import import_logs, read_log_folder, token_counts
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.running import ModelChoice, run_model
 from tests.models.conftest import Truth, playing
@@ -127,7 +127,7 @@ def test_tokens_are_counted_with_the_cached_ones(
 ) -> None:
     from inspect_ai.model import ModelUsage
 
-    assert _tokens(None if counts is None else ModelUsage(**counts)) == expected
+    assert token_counts(None if counts is None else ModelUsage(**counts)) == expected
 
 
 def test_reasons_are_one_line_without_keys_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
