@@ -146,10 +146,12 @@ def compare(
 
 
 def rank(
-    directory: Annotated[
-        Path,
+    systems: Annotated[
+        list[str],
         typer.Argument(
-            help="Folder of prediction files, of folders with one file each, or of run folders.", show_default=False
+            help="Folder of prediction files, of folders with one file each, or of run folders; or several runs and "
+            "prediction files, optionally with names: NAME=PATH.",
+            show_default=False,
         ),
     ],
     folder: Folder,
@@ -176,14 +178,16 @@ def rank(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank all prediction files in a folder, with rank intervals and tiers of statistically tied systems."""
+    """Rank runs and prediction files, with rank intervals and tiers of statistically tied systems."""
     from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import rank_with
     from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.predictions.files import folders_without_predictions, prediction_files, split_of_runs
+    from reveal_bench.viewer.gallery import named_files
 
     form = terminal.format_of(form, as_json)
-    files = prediction_files(directory)
+    directory = Path(systems[0]) if len(systems) == 1 else None
+    files = named_files(systems) if directory is None else prediction_files(directory)
     other = {name: own for name, file in files.items() if (own := split_of_runs([file])) not in (None, split)}
     if split is not None:
         terminal.warn(
@@ -193,10 +197,10 @@ def rank(
         resamples, seed, unit, interval, grid, allow_missing=allow_missing, finding_groups=finding_groups or None
     )
     asked = terminal.asked_part(folder, split, findings, subset, files.values(), limit=limit)
-    systems: dict[str, Path | Scores] = dict(files)
+    inputs: dict[str, Path | Scores] = dict(files)
     if own_thresholds:
         asked = as_asked_bench(asked, split, runs=files.values())
-        systems = {
+        inputs = {
             name: _at_own_thresholds(file, asked, options, split=split, ratings=ratings)
             if file.stat().st_size
             else file
@@ -204,11 +208,11 @@ def rank(
         }
     readers = reader_inputs(reader)
     result = rank_with(
-        systems, asked, options, split=split, metric=metric, ratings=ratings, readers=readers, printed=printed
+        inputs, asked, options, split=split, metric=metric, ratings=ratings, readers=readers, printed=printed
     )
     _warn_of([(files[name], scored) for name, scored in result.scored.items()], own_thresholds)
     terminal.warn([f"{files[name]} is not ranked: the file contains no predictions" for name in result.empty])
-    without = folders_without_predictions(directory)
+    without = {} if directory is None else folders_without_predictions(directory)
     terminal.warn([f"{entry} is not ranked: it has no predictions{why}" for entry, why in without.items()])
     _warn_of_shortest(files, next(iter(result.scored.values())))
     terminal.warn([f"{printed}: {name} is not among the ranked systems" for name in result.not_ranked])
@@ -217,8 +221,8 @@ def rank(
     )
     if form == "json":
         first = next(iter(result.scored.values()))
-        sources = {name: file.relative_to(directory).as_posix() for name, file in files.items()}
-        records = [record | {"file": sources[record["name"]]} for record in result.records]
+        sources = {name: file.relative_to(directory) if directory else file for name, file in files.items()}
+        records = [record | {"file": sources[record["name"]].as_posix()} for record in result.records]
         document = _head(first, resamples, seed) | {"metric": result.metric, "systems": records}
         if result.by_group:
             document["finding_groups"] = {name: result.of_group(name).records for name in result.by_group}

@@ -27,6 +27,7 @@ from reveal_bench.cli.curate import (
 from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import (
     Endpoint,
+    Findings,
     Folder,
     GridSize,
     PriceCached,
@@ -40,6 +41,7 @@ from reveal_bench.cli.report import labelled
 
 if TYPE_CHECKING:
     from reveal_bench.curation.film_grader import FilmGrader
+    from reveal_bench.kinds.folder import AnyFolder
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, RunSummary
 
@@ -93,6 +95,7 @@ def run(
     endpoint: Endpoint = None,
     prompt: PromptStyle = "zero-shot",
     answer: Answer = None,
+    findings: Findings = None,
     grid: GridSize = None,
     side: Side = None,
     shots: Shots = 3,
@@ -167,6 +170,8 @@ def run(
         corners=corners,
         views=views,
     )
+    asked = terminal.asked_part(folder, split, findings, None, [])
+    part: AnyFolder = asked if isinstance(asked, Path) else asked.dataset
     if dry_run is not None:
         if coordinates == "auto":
             raise ValueError(
@@ -176,7 +181,7 @@ def run(
             raise ValueError("`--control` must be given at most once with `--dry-run`")
         settings = replace(settings, control=control[0] if control else None)
         _check_place(dry_run, "--dry-run", "must be new or empty: nothing is overwritten")
-        _rehearse(folder, split, settings, dry_run, limit, counterfactuals)
+        _rehearse(part, split, settings, dry_run, limit, counterfactuals)
         return
     if model is None or out is None:
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
@@ -213,9 +218,9 @@ def run(
                 "organization": organization,
                 "progress": progress,
             }
-            summary = run_model(folder, split, out, settings, choice, **options)
+            summary = run_model(part, split, out, settings, choice, **options)
             options["counterfactuals"] = counterfactuals
-            under = run_controls(folder, split, out, choice, control or (), **options)
+            under = run_controls(part, split, out, choice, control or (), **options)
     except KeyboardInterrupt:
         terminal.say(f"stopped; answers are kept in {out}: repeat the command to continue", err=True)
         raise typer.Exit(130) from None
@@ -351,7 +356,7 @@ def _temperature(text: str) -> float | None:
 
 
 def _rehearse(
-    folder: Path, split: str, settings: AskSettings, out: Path, limit: int | None, counterfactuals: Path | None
+    part: AnyFolder, split: str, settings: AskSettings, out: Path, limit: int | None, counterfactuals: Path | None
 ) -> None:
     from reveal_bench.models.control_pictures import control_pictures
     from reveal_bench.models.pictures import FolderPictures
@@ -360,7 +365,7 @@ def _rehearse(
     from reveal_bench.models.shots import ShotPool
     from reveal_bench.reports.rehearsal import rehearse
 
-    questions = list_questions(folder, split, settings, limit=limit)
+    questions, folder = list_questions(part, split, settings, limit=limit), Path(part)
     pictures = FolderPictures(folder)
     changed = control_pictures(folder, split, settings, pictures, held=pictures.ids, counterfactuals=counterfactuals)
     pool = ShotPool(folder, settings) if settings.shots else None
@@ -492,7 +497,7 @@ def _write(info: RunInfo, exchanges: list[QuestionOutcome], out: Path, organizat
     from reveal_bench.models.run_folder import check_keeps_answers, check_same_run, prediction_files, write_outputs
 
     check_same_run(out, info)
-    check_keeps_answers(out, exchanges)
+    check_keeps_answers(out, {(one.question, one.epoch) for one in exchanges})
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
     _say_unanswered(out)
     for name in prediction_files(info.epochs):

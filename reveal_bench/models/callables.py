@@ -56,6 +56,7 @@ from reveal_bench.models.run_folder import (
     RunInfo,
     Scalar,
     System,
+    check_keeps_answers,
     check_same_run,
     read_run_info,
     single_run,
@@ -169,7 +170,7 @@ def run_callable(
     run = _run_info(folder, split, settings, len(asked), limit, model, system, parameters or {}, threshold)
     with (
         nullcontext() if out is None else single_run(Path(out)),
-        _WorkFile(None if out is None else Path(out), run) as work,
+        _WorkFile(None if out is None else Path(out), run, asked) as work,
     ):
         rest = [question for question in asked if question.id not in work.outcomes]
         films = _Films(folder, split, pictures)
@@ -313,7 +314,7 @@ class _WorkFile:
         If the folder contains another run, or its work file is damaged.
     """
 
-    def __init__(self, out: Path | None, run: RunInfo) -> None:
+    def __init__(self, out: Path | None, run: RunInfo, asked: Sequence[Question]) -> None:
         self.outcomes: dict[str, _Outcome] = {}
         self._file: BinaryIO | None = None
         if out is None:
@@ -324,6 +325,7 @@ class _WorkFile:
             raise ValueError(f"{out} contains the answers of a run but no run.json: use an empty folder")
         if before is not None:
             check_same_run(out, run)
+            check_keeps_answers(out, {(question.id, 1) for question in asked})
             if not path.exists():
                 raise ValueError(f"{out} contains a run without {WORK_FILE}: use an empty folder")
             self._read(path)

@@ -43,6 +43,7 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
+from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.calibration import Drawings
@@ -106,14 +107,14 @@ class Asking:
     @classmethod
     def of_folder(
         cls,
-        folder: Path,
+        folder: AnyFolder,
         split: str,
         settings: AskSettings,
         *,
         limit: int | None = None,
         counterfactuals: Path | None = None,
     ) -> Asking:
-        """Return the questions of a dataset folder's split, or only the first `limit` of these questions.
+        """Return the questions of a split, or of the part that `folder` selects, or only the first `limit` of these.
 
         `counterfactuals` are the images of the control "without-finding".
 
@@ -122,8 +123,8 @@ class Asking:
         ValueError
             If folder, split or settings are invalid, or an image of a question is missing.
         """
+        questions, folder = list_questions(folder, split, settings, limit=limit), Path(folder)
         every = list_questions(folder, split, settings)
-        questions = list_questions(folder, split, settings, limit=limit)
         pictures = FolderPictures(folder)
         held = set(pictures.ids)
         lacking = [view.image_id for question in questions for view in question.images if view.image_id not in held]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import MAX_CELLS, Grid
 from reveal_bench.kinds import KINDS, known_kind
-from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
+from reveal_bench.kinds.folder import AnyFolder, FolderInfo, check_split, open_folder, read_folder_info, split_shards
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.coordinates import AUTO, convention
@@ -227,13 +227,14 @@ class AskSettings:
         return cls(**document)
 
 
-def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: int | None = None) -> list[Question]:
-    """Return the questions of a split, or the first `limit` of them, in the order of the split's manifest.
+def list_questions(folder: AnyFolder, split: str, settings: AskSettings, *, limit: int | None = None) -> list[Question]:
+    """Return the questions of a split or of its selected part, or the first `limit`, in the order of the manifest.
 
     Raises
     ------
     ValueError
-        If the folder has no such split, or its kind of benchmark does not allow this form of answers.
+        If the folder has no such split, its kind of benchmark does not allow this form of answers, or findings are
+        selected though each question is about all.
     """
     info = read_folder_info(folder)
     kind = known_kind(info)
@@ -244,6 +245,9 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
         raise ArgumentError("limit", "must be at least 1", limit)
     check_split(info, folder, split)
     listed = list(kind.questions.read(folder, split, info, settings.form))[:limit]
+    selected = open_folder(folder).selection.findings
+    if selected is not None and any(question.finding is None for question in listed):
+        raise ArgumentError("findings", "is only for questions about one finding", ", ".join(selected))
     return listed if settings.views == "all" else [replace(one, images=_one_view(one.images)) for one in listed]
 
 

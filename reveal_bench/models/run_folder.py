@@ -21,7 +21,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from itertools import chain
@@ -246,21 +246,13 @@ def read_run_info(out: Path) -> RunInfo | None:
 
 
 def check_same_run(out: Path, asked: RunInfo) -> None:
-    """Raise ValueError if `out` contains a run with other questions or another model, or answers to more questions.
+    """Raise ValueError if `out` contains a run with other settings or another model.
 
-    The number of questions may rise, and prices and versions of programs may differ.
+    The number of questions, prices and versions of programs may differ; see also :func:`check_keeps_answers`.
     """
     held = read_run_info(out)
     if held is None:
         return
-    answered = read_run(out).exchanges if (out / TRANSCRIPT).is_file() else ()
-    for name, most, n in (
-        ("limit", len({one.question for one in answered}), asked.n_asked),
-        ("epochs", max((one.epoch for one in answered), default=0), asked.epochs),
-    ):
-        if most > n:
-            rule = f"must be at least {most}, as in {out}, whose answers would be lost"
-            raise ArgumentError(name, f"{rule}: leave it out, or use another folder", n)
     earlier, now = held.document(), asked.document()
     for name in (name for name in earlier if name not in FREE and earlier[name] != now[name]):
         here, there = earlier[name], now[name]
@@ -302,15 +294,15 @@ def single_run(out: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def check_keeps_answers(out: Path, exchanges: Sequence[QuestionOutcome]) -> None:
-    """Raise ValueError if `out` has a transcript with an answer to a question and epoch that `exchanges` lack."""
+def check_keeps_answers(out: Path, asked: Collection[tuple[str, int]]) -> None:
+    """Raise ValueError if `out` has a transcript with an answer to a (question, epoch) that is not in `asked`."""
     if not (out / TRANSCRIPT).is_file():
         return
-    asked = {(exchange.question, exchange.epoch) for exchange in exchanges}
     lost = [one.question for one in read_run(out).exchanges if (one.question, one.epoch) not in asked]
     if lost:
         answers = count_text(len(lost), "answer")
-        raise ValueError(f"{out} must be a new folder: {answers} in it would be lost, such as that to {lost[0]!r}")
+        rule = "must be a new folder, unless all its questions are asked again"
+        raise ValueError(f"{out} {rule}: {answers} in it would be lost, such as that to {lost[0]!r}")
 
 
 def read_run(out: Path) -> Run:

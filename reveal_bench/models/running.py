@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.calibration import CoordinateCalibration, calibrate
 from reveal_bench.models.chat_responses import normalise_response
@@ -48,6 +49,7 @@ from reveal_bench.models.run_folder import (
     RunInfo,
     RunSummary,
     Scalar,
+    check_keeps_answers,
     check_same_run,
     read_run_info,
     single_run,
@@ -135,7 +137,7 @@ class ModelChoice:
 
 
 def run_model(
-    folder: Path,
+    folder: AnyFolder,
     split: str,
     out: Path,
     settings: AskSettings,
@@ -153,7 +155,7 @@ def run_model(
 
     Parameters
     ----------
-    folder, split : dataset folder with its images, and the split to ask
+    folder, split : dataset folder with its images, or a part of it, and the split to ask
     out : the run folder; if it contains a run of the same model and settings, its remaining questions are asked
     epochs : number of times that every question is asked
     limit : ask only the first `limit` questions; a later call may raise the limit
@@ -184,13 +186,14 @@ def run_model(
         if read_run_info(out) is None and (out / LOGS).is_dir() and any((out / LOGS).iterdir()):
             raise ValueError(f"{out} must be a run folder or empty: it has logs but no run.json")
         settings, calibration = _calibrated(out, settings, choice, progress)
-        asking = _asking_class().of_folder(Path(folder), split, settings, limit=limit, counterfactuals=counterfactuals)
+        asking = _asking_class().of_folder(folder, split, settings, limit=limit, counterfactuals=counterfactuals)
         info = _info(asking, choice, epochs, limit, prices, calibration)
         check_same_run(out, info)
         done = read_log_folder(out / LOGS)
         _check_shots(out, done, asking)
-        write_run_info(out, info)
         wanted = [(question.id, epoch) for question in asking.questions for epoch in range(1, epochs + 1)]
+        check_keeps_answers(out, set(wanted))
+        write_run_info(out, info)
         left = {key for key in wanted if key not in done or (ask_again and done[key].status == "failed")}
         count = _watcher(
             choice, progress, "asking", len(wanted), [done[key] for key in wanted if key in done and key not in left]
@@ -210,7 +213,7 @@ def run_model(
 
 
 def run_controls(
-    folder: Path, split: str, out: Path, choice: ModelChoice, controls: Sequence[str], **options: Any
+    folder: AnyFolder, split: str, out: Path, choice: ModelChoice, controls: Sequence[str], **options: Any
 ) -> dict[str, RunSummary]:
     """Ask the questions of a run again under each control, and write run folders ``<out>/controls/<name>``.
 

@@ -21,6 +21,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import FOLDER_INFO
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog, escape
+from reveal_bench.words import count_text
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
@@ -171,8 +172,7 @@ def shortest_runs(runs: Mapping[str, Any], split: str, key: str) -> str:
     names = [name for name, n in counts.items() if n == fewest]
     if len(names) == len(counts):
         return ""
-    without = "it" if len(names) == 1 else "them"
-    return f"{', '.join(names)} asked the fewest questions ({fewest:,}); without {without}, more are scored"
+    return f"{', '.join(names)} asked only {count_text(fewest, 'question')}: leave it out to score more"
 
 
 def epoch_of(path: Path) -> tuple[int, int]:

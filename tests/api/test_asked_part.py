@@ -147,7 +147,7 @@ def test_first_epoch_is_scored_and_the_shortest_run_named(world: World, tmp_path
     (warning,) = result.scored.report.problems
     assert (warning.message, warning.hint.rpartition(" ")[2]) == ("only epoch 1 of 2 is scored", "predictions-2.jsonl")
     done = call("rank", runs, world.folder, "--resamples", 20)
-    assert "warning: pilot asked the fewest questions (5); without it, more are scored" in done.stderr
+    assert "warning: pilot asked only 5 questions: leave it out to score more" in done.stderr
 
 
 def test_run_on_another_kind_of_benchmark_is_named(world: World, studies: Any, tmp_path: Path) -> None:

@@ -77,6 +77,18 @@ def test_given_again_it_asks_nothing_and_another_run_is_refused(
     assert "contains another run: run.json says" in refused
 
 
+def test_some_findings_are_asked_and_ranked(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
+    out, model, _ = ran
+    first, *others = dict.fromkeys(str(one.finding) for one in read_run(out).exchanges)
+    asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", model.url, "--out", tmp_path / "one")
+    call(*asked, "--findings", first.lower())
+    assert {one.finding for one in read_run(tmp_path / "one").exchanges} == {first}
+    refused = call(*asked, "--findings", ",".join(others), expect=1)
+    assert "in it would be lost, such as that to " in refused.stderr
+    ranked = call("rank", out, f"again={out}", tmp_path / "one", films, "--resamples", 20, "--json")
+    assert {row["name"] for row in json.loads(ranked.stdout)["systems"]} == {out.name, "again", "one"}
+
+
 def test_logs_become_the_same_run(ran: tuple[Path, PlayedModel, str], tmp_path: Path) -> None:
     out, _, _ = ran
     call("import-inspect", out / "logs", "--out", tmp_path / "again", "--price-in", "2.5", "--price-out", "10")
@@ -167,7 +179,7 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
     lower = [row | {"finding": row["finding"].lower()} for row in saved[1:]]
     (tmp_path / "fewer.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lower))
     lost = call("import-replies", tmp_path / "fewer.jsonl", *asked, "--out", tmp_path / "csv", expect=1).stderr
-    assert "csv must be a new folder: 1 answer in it would be lost" in lost
+    assert "csv must be a new folder, unless all its questions are asked again: 1 answer in it would be lost" in lost
     call("import-replies", tmp_path / "fewer.jsonl", *asked, "--out", tmp_path / "fewer")
     first, twice = json.dumps(saved[0]), "must be about a question without an earlier row, got"
     for text, problem in (
