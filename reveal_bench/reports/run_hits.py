@@ -25,6 +25,7 @@ from reveal_bench.evaluation.compare import PERMUTATION, compare_resampled
 from reveal_bench.evaluation.permutation import draw_signs
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, BootstrapMeans, estimates_from
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
@@ -138,6 +139,11 @@ class HitRates:
     chance: Sequence[BootstrapMeans]
     points: Sequence[BootstrapMeans]
     resampling: Resampling
+
+    @property
+    def rate(self) -> str:
+        """Name of the runs' hit metrics: "grid hit rate" for cells, "hit rate" for other answers, or both."""
+        return " or ".join(sorted({METRICS[run.metric].title.lower() for run in self.runs}))
 
     def recipe(self, metric: str) -> str:
         """Return the signature of a metric: version and resampling settings."""
@@ -277,15 +283,15 @@ def means_table(scores: HitRates, reference: int) -> PageTable:
                       gain.value, *bounds, macro.signature))  # fmt: skip
     label = scores.runs[reference].label
     caption = (
-        f"Mean hit rate over {len(scores.findings)} pathologies, in percent, with 95% interval and bootstrap standard "
-        f"deviation; difference from {label} in percentage points with its paired 95% interval."
+        f"Mean {scores.rate} over {len(scores.findings)} pathologies, in percent, with 95% interval and bootstrap "
+        f"standard deviation; difference from {label} in percentage points with its paired 95% interval."
         + " Differences between cells and other answers are of the hit rate, for which a cell counts by its centre."
         * (len({run.metric for run in scores.runs}) > 1)
     )
-    head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
+    head = ("Run", "Prompt", "Grid", "Answers", f"Mean {scores.rate} (%)", "SD", "Difference")
     plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",
                   "difference_low", "difference_high", "signature")  # fmt: skip
-    return PageTable(head, rows, caption, "Mean hit rate", csv=Csv.of("mean-hit-rates", plain_head, plain))
+    return PageTable(head, rows, caption, f"Mean {scores.rate}", csv=Csv.of("mean-hit-rates", plain_head, plain))
 
 
 def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
@@ -303,8 +309,8 @@ def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
         n_cases = sum(counts.values()) if name == MACRO else counts[name]
         best |= {(row, column) for column in leading(values, n_cases)}
     caption = (
-        "Hit rate in percent by run and pathology, with 95% interval. The highest rate is bold for pathologies with "
-        "ten questions or more. Each question is one image with one pathology."
+        f"{scores.rate.capitalize()} in percent by run and pathology, with 95% interval. The highest is bold for "
+        "pathologies with ten questions or more. Each question is one image with one pathology."
     )
     plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
                   "n_undefined", "n_empty_replicates", "signature")  # fmt: skip
@@ -312,7 +318,7 @@ def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
     expected = (f"Expected by chance, {guess}" for guess in guesses)
     head = ("Pathology", "Questions", *(run.label for run in scores.runs), *expected)
     file = Csv.of("hit-rates", plain_head, plain)
-    return PageTable(head, rows, caption, "Hit rate by pathology", frozenset(best), csv=file)
+    return PageTable(head, rows, caption, f"{scores.rate.capitalize()} by pathology", frozenset(best), csv=file)
 
 
 def _plain_rates(scores: HitRates, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -359,7 +365,7 @@ def _spread(scores: HitRates) -> str:
 
 def _means(scores: HitRates, indices: Sequence[int]) -> str:
     means = [f"{scores.runs[i].label}: {percent(scores.estimates(i)[MACRO].value)}" for i in indices]
-    return "Mean hit rates: " + ", ".join(means) + "."
+    return f"Mean {scores.rate}: {', '.join(means)}."
 
 
 def draw_hit_rates(
@@ -380,13 +386,15 @@ def draw_hit_rates(
     caption = (
         f"Share of questions answered with a hit, by pathology (n = questions), on {split.title} "
         f"{split.info.version}, split {split.name}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
-        f"chance level, the expected hit rate of a random {'cell, or point' if points else 'cell'}. {ranked}"
+        f"chance level, the expected {scores.rate} of a random {'cell, or point' if points else 'cell'}. {ranked}"
     )
     if others := [run.label for i, run in enumerate(scores.runs) if i not in indices]:
         caption += f" Omitted runs, with other prompts or grids: {', '.join(others)}."
-    alt = f"Bar chart of hit rates of {len(indices)} runs for {len(order)} pathologies. {_means(scores, indices)}"
-    groups = _groups(scores, order)
-    return Illustration("hit-rates", "Hit rate by pathology", caption, alt, partial(grouped_bars, groups, series))
+    alt = (
+        f"Bar chart of the {scores.rate} of {len(indices)} runs for {len(order)} pathologies. {_means(scores, indices)}"
+    )
+    draw = partial(grouped_bars, _groups(scores, order), series, rate=scores.rate.capitalize())
+    return Illustration("hit-rates", f"{scores.rate.capitalize()} by pathology", caption, alt, draw)
 
 
 def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[int]]) -> Illustration:
@@ -401,13 +409,13 @@ def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[
             name = run.model if models.count(run.model) == 1 else f"{run.model}, {run.style}"
             series.append(_series(scores, i, f"{name}, {run.grid} × {run.grid}", paint))
     caption = (
-        "Hit rates of the same models with grids of different resolution (finer grids hatched). Dashed: the chance "
-        f"level of each grid. {_spread(scores)}"
+        "Grid hit rates of the same models with grids of different resolution (finer grids hatched). Dashed: the "
+        f"chance level of each grid. {_spread(scores)}"
     )
     flat = [i for indices in pairs for i in indices]
-    alt = f"Bar chart of hit rates by grid size. {_means(scores, flat)}"
-    draw = partial(grouped_bars, _groups(scores, order), series)
-    return Illustration("grids", "Hit rate by grid size", caption, alt, draw)
+    alt = f"Bar chart of grid hit rates by grid size. {_means(scores, flat)}"
+    draw = partial(grouped_bars, _groups(scores, order), series, rate="Grid hit rate")
+    return Illustration("grids", "Grid hit rate by grid size", caption, alt, draw)
 
 
 def draw_prompts(scores: HitRates, indices: Sequence[int]) -> Illustration:
@@ -420,15 +428,15 @@ def draw_prompts(scores: HitRates, indices: Sequence[int]) -> Illustration:
         rows.setdefault(run.model, []).append((kind, macro))
     chance = scores.estimates(indices[0], chance=True)[MACRO].value
     caption = (
-        f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
+        f"Mean {scores.rate} over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
         f"Lines: {intervals_text(scores.resampling)}."
     )
-    alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, indices)}"
+    alt = f"Dot plot of the mean {scores.rate} by model and prompt style. {_means(scores, indices)}"
     draw = partial(
-        forest, list(rows.items()), axis="Mean hit rate over pathologies (%)", scale=100, kinds=styles,
+        forest, list(rows.items()), axis=f"Mean {scores.rate} over pathologies (%)", scale=100, kinds=styles,
         rule=(100 * chance, "chance level"),
     )  # fmt: skip
-    return Illustration("prompts", "Hit rate by prompt style", caption, alt, draw)
+    return Illustration("prompts", f"{scores.rate.capitalize()} by prompt style", caption, alt, draw)
 
 
 ROW_HEIGHT = 48.0
@@ -454,8 +462,10 @@ class BarSeries:
     chance: Mapping[str, float]
 
 
-def grouped_bars(groups: Sequence[BarGroup], series: Sequence[BarSeries], width: float = WIDE) -> Figure:
-    """Draw grouped bars with error bars and a dashed line at chance, in rows of a few groups each.
+def grouped_bars(
+    groups: Sequence[BarGroup], series: Sequence[BarSeries], width: float = WIDE, *, rate: str = "Hit rate"
+) -> Figure:
+    """Draw grouped bars of a `rate` with error bars and a dashed line at chance, in rows of a few groups each.
 
     Neighbouring bars with the same chance level share a line. All rows have the same scale.
     """
@@ -480,7 +490,7 @@ def grouped_bars(groups: Sequence[BarGroup], series: Sequence[BarSeries], width:
             axes.set_xticks(range(len(own)), [labels[group.key] for group in own])
             axes.set_xlim(-0.5, len(own) - 0.5)
             axes.set_ylim(0, 100 * highest)
-            axes.set_ylabel("Hit rate (%)")
+            axes.set_ylabel(f"{rate} (%)")
         legend(figure, handles)
     return figure
 

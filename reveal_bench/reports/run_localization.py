@@ -122,7 +122,7 @@ class HitReport(RunReport):
     def sections(self) -> list[Section]:
         """Yield sections on hit rates, errors and positions, and on grids and prompts if runs differ in them."""
         return [
-            Section("hit-rates", "Hit rates", self._hit_rates()),
+            Section("hit-rates", self.scores.rate.capitalize(), self._hit_rates()),
             Section("errors", "Errors", self._error_parts()),
             Section("places", "Where", self._heat_parts()),
             *self._comparisons(),
@@ -277,7 +277,7 @@ class HitReport(RunReport):
         return (
             f"{count_text(len(scores.runs), 'run')} located {len(scores.findings)} pathologies in "
             f"{split.title} {split.info.version}, split {split.name}: {n_questions:,} questions with a reference on "
-            f"{len(asked):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95% "
+            f"{len(asked):,} images of {n_patients:,} patients. Mean {scores.rate} over pathologies, with 95% "
             f"interval: {means}. Chance is {chance}. In parentheses: "
             f"{intervals_text(scores.resampling)}."
         )
@@ -315,8 +315,8 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
         "A predicted cell is a hit if the reference covers at least half of its area; if the reference covers less "
         "than half of every cell, any cell that it touches is a hit. Predicted points, boxes and masks are scored as "
         "points: the point itself, the centre of the box, or the pixel deepest inside the mask. A point in the "
-        "reference is a hit. Questions without a usable answer are misses. The mean hit rate is the unweighted mean "
-        "over pathologies." + (" Only the first epoch of a run is scored." if several else ""),
+        "reference is a hit. Questions without a usable answer are misses. Means are unweighted over pathologies."
+        + (" Only the first epoch of a run is scored." if several else ""),
         "The chance level of an image is the share of cells that would be hits, or for points the share of the image "
         "in the reference. The chance level of a pathology is "
         "the mean over its images.",

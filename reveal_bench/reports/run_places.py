@@ -277,9 +277,9 @@ def _heat_caption(grid: Grid, picture: AveragePicture) -> str:
     )
     return (
         f"Frontal images only (n = questions), {behind}. Ground truth: share of questions in which a cell of the "
-        f"{grid.n} × {grid.n} grid is a hit cell, that is, the hit rate of always answering that cell. Runs: share of "
-        "questions answered with the cell, or with a point in it. The largest share is below each panel. All panels "
-        "share one square-root scale."
+        f"{grid.n} × {grid.n} grid is a hit cell, that is, the grid hit rate of always answering that cell. Runs: "
+        "share of questions answered with the cell, or with a point in it. The largest share is below each panel. All "
+        "panels share one square-root scale."
     )
 
 

@@ -207,7 +207,7 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
 
     Parameters
     ----------
-    means : run label -> mean hit rate of each epoch; empty for other metrics
+    means : run label -> mean hit rate of each epoch; empty for other kinds
     unanswered : score of questions without an answer, in words
     """
     rows, plain = [], []
@@ -227,7 +227,7 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
     if not rows:
         return None
     head = ("Run", "Asked", *(status.replace("_", " ").capitalize() for status in used), "Tokens in", "of these cached",
-            "Tokens out", "Without usage", "Cost", *["Mean hit rate by epoch (%)"] * bool(means))  # fmt: skip
+            "Tokens out", "Without usage", "Cost", *["Mean score by epoch (%)"] * bool(means))  # fmt: skip
     plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost",
                   *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
     caption = (

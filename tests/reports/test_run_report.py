@@ -177,6 +177,7 @@ def test_labels_are_shown_and_never_run(report: Path) -> None:
 
 
 def test_page_says_what_it_is_made_of(report: Path, world: World) -> None:
+    assert "Mean grid hit rate or hit rate (%)" in (report / PAGE).read_text(encoding="utf-8")
     text = " ".join(HtmlPage((report / PAGE).read_text(encoding="utf-8")).texts)
     recipe = "b:50|seed:2|unit:patient|i:jackknife|v:1"
     for part in ("synthetic stand-in for CheXlocalize", "chexlocalize 1.0.0, split released", "Not for clinical use",
@@ -211,6 +212,9 @@ def test_selected_findings_are_those_picked(world: World, run_paths: Paths, tmp_
         for name in ("picked", "selected")
     )
     assert selected == picked
+    page = (tmp_path / "picked" / PAGE).read_text(encoding="utf-8")
+    assert re.findall(r"(?i)(\w+) hit rate", page)
+    assert set(re.findall(r"(?i)(\w+) hit rate", page)) <= {"grid", "Grid"}, "cells have grid hit rates"
 
 
 def test_what_a_reader_must_know_is_said(world: World, manifest: ImageManifest, tmp_path: Path) -> None:
