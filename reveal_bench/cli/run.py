@@ -4,7 +4,9 @@ use other harnesses, ``import-replies`` reads saved replies, and ``draft-ratings
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
@@ -42,6 +44,7 @@ from reveal_bench.cli.report import labelled
 if TYPE_CHECKING:
     from reveal_bench.curation.film_grader import FilmGrader
     from reveal_bench.kinds.folder import AnyFolder
+    from reveal_bench.models.endpoints import RunStoppedError
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, RunSummary
 
@@ -102,8 +105,13 @@ def run(
     shots_split: ShotsSplit = None,
     seed: Seed = 0,
     detail: Annotated[
-        Literal["auto", "low", "high"], typer.Option(help="Image detail to request from the API.")
+        Literal["auto", "low", "high"],
+        typer.Option(help="Image detail to request from the API; `auto` sends nothing to an endpoint."),
     ] = "high",
+    system: Annotated[
+        Literal["message", "user"],
+        typer.Option(help="Message of the system text: its own, or the user's, for models without a system role."),
+    ] = "message",
     coordinates: Annotated[
         str,
         typer.Option(
@@ -129,8 +137,12 @@ def run(
         str, typer.Option(help="Sampling temperature; `none` sends none, for models that refuse it.")
     ] = "0",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest reply.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Probability mass to sample from, 0 to 1.")] = None,
     reasoning_effort: Annotated[
         str | None, typer.Option(help="Effort of reasoning models: low, medium or high.")
+    ] = None,
+    extra_body: Annotated[
+        str | None, typer.Option(help="JSON object to add to every request, such as the server's own parameters.")
     ] = None,
     model_seed: Annotated[int | None, typer.Option(help="Seed to send to the model.")] = None,
     max_connections: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = 8,
@@ -169,6 +181,7 @@ def run(
         coordinates=coordinates,
         corners=corners,
         views=views,
+        system=system,
     )
     asked = terminal.asked_part(folder, split, findings, None, [])
     part: AnyFolder = asked if isinstance(asked, Path) else asked.dataset
@@ -196,7 +209,9 @@ def run(
         label=label,
         temperature=_temperature(temperature),
         max_tokens=max_tokens,
+        top_p=top_p,
         reasoning_effort=reasoning_effort,
+        extra_body=_json_object(extra_body),
         seed=model_seed,
         max_connections=max_connections,
         attempt_timeout=attempt_timeout,
@@ -225,7 +240,7 @@ def run(
         terminal.say(f"stopped; answers are kept in {out}: repeat the command to continue", err=True)
         raise typer.Exit(130) from None
     except RunStoppedError as error:
-        raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
+        raise RunStoppedError(f"{error}\n{_remedy(error, endpoint)}", error.status) from None
     terminal.print_run(summary)
     _say_unanswered(out)
     drawings = _say_coordinates(out)
@@ -326,10 +341,20 @@ def _check_that_it_answers(endpoint: str) -> None:
         raise ValueError(f"`--endpoint` {rule}, got {endpoint}: {error.strerror or error}") from None
 
 
-def _remedy(status: int | None, endpoint: str | None) -> str:
-    """Return advice for a stopped run, by the HTTP status of the last response."""
+_REMEDIES = {
+    r"system role|roles must alternate": "--system user",
+    r"image_url\W{1,4}detail": "--detail auto",
+    r"\btemperature\b": "--temperature none",
+    r"max_completion_tokens": "--extra-body '{\"max_completion_tokens\": N}' instead of --max-tokens",
+}
+"""Wording of a refused request -> the option to use."""
+
+
+def _remedy(error: RunStoppedError, endpoint: str | None) -> str:
+    """Return advice for a stopped run, by the HTTP status and wording of the last response."""
     from reveal_bench.models.endpoints import KEY_VARIABLE
 
+    status = error.status
     again = "then repeat the command with --ask-again, which also asks the failed questions again"
     if status in (401, 403):
         if endpoint is None:
@@ -343,7 +368,8 @@ def _remedy(status: int | None, endpoint: str | None) -> str:
         return f"check the name in --model{path}; {again}"
     if status is None:  # unreachable or disconnected, so pending questions count as not asked
         return "answers are kept: fix the problem, then repeat the command, which asks only the remaining questions"
-    return f"fix the problem with the model; {again}"
+    options = [option for pattern, option in _REMEDIES.items() if re.search(pattern, str(error), re.IGNORECASE)]
+    return f"use {options[0]}, in a new folder" if options else f"fix the problem with the model; {again}"
 
 
 def _temperature(text: str) -> float | None:
@@ -353,6 +379,16 @@ def _temperature(text: str) -> float | None:
         return float(text)
     except ValueError:
         raise ValueError(f"`--temperature` must be a number or `none`, got {text!r}") from None
+
+
+def _json_object(text: str | None) -> dict[str, Any] | None:
+    try:
+        value = None if text is None else json.loads(text)
+    except ValueError:
+        value = text
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"`--extra-body` must be a JSON object, such as '{{\"top_k\": 1}}', got {text!r}")
+    return value
 
 
 def _rehearse(

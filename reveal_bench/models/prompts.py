@@ -15,6 +15,7 @@ unless the settings name another convention of :mod:`reveal_bench.models.coordin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +210,11 @@ def compose(
     for shot in shots:
         messages.append(Message("user", _parts(shot.question, settings, pictures)))
         messages.append(Message("assistant", (_example_answer(shot.answer, settings),)))
-    return [*messages, Message("user", _parts(question, settings, pictures))]
+    messages.append(Message("user", _parts(question, settings, pictures)))
+    if settings.system == "user":
+        first = messages[1]
+        messages[:2] = [replace(first, parts=(_SYSTEM, *first.parts))]
+    return messages
 
 
 def describe(settings: AskSettings, question: Question) -> str:

@@ -45,7 +45,7 @@ CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
 ONE_VIEW = ("PA", "AP", "FRONTAL", "UNKNOWN", "LATERAL")
 """Views in the order of preference, for the one image that represents a study (paper 001, section 3.2)."""
 FACTS = ("image_facts", "prior_image_facts")
-LATER = {"coordinates", "corners", "views", "control"}
+LATER = {"coordinates", "corners", "views", "control", "system"}
 """Settings that runs of earlier versions do not state, with the values that these runs used."""
 IDENTITIES = ("image_id", "pixel_sha256", *FACTS)
 
@@ -99,11 +99,13 @@ class AskSettings:
     shots : number of examples of a few-shot prompt; 0 in the other styles
     shots_split : preferred split of the examples, if the split has enough
     seed : seed for the choice of examples
-    detail : resolution requested from an API: "auto", "low" or "high"; thin lines need "high"
+    detail : resolution requested from an API: "auto", "low" or "high"; thin lines need "high"; "auto" is the default of
+        APIs and is not sent to an endpoint
     coordinates, corners : the convention for positions (:mod:`reveal_bench.models.coordinates`); `coordinates` may be
         "auto" only where a model is calibrated
     views : images of a study in the prompt: "all", or "one" image, PA or else AP, and one image of the previous study
         if the question has a previous study (as paper 001 asked a model that accepts one image)
+    system : where the system text is: in a "message" of its own, or in the "user" message, for models without that role
     control : a change that tests whether the model looks at the image, one of
         :data:`reveal_bench.models.controls.CONTROLS`
     prompt_version : version of :mod:`reveal_bench.models.prompts`
@@ -126,6 +128,7 @@ class AskSettings:
     corners: bool = False
     views: Literal["all", "one"] = "all"
     control: str | None = None
+    system: Literal["message", "user"] = "message"
     prompt_version: str = "1"
 
     def __post_init__(self) -> None:
@@ -134,6 +137,7 @@ class AskSettings:
             ("style", STYLES),
             ("detail", ("auto", "low", "high")),
             ("views", ("all", "one")),
+            ("system", ("message", "user")),
         ):
             if getattr(self, name) not in known:
                 raise ArgumentError(name, f"must be one of {', '.join(known)}", repr(getattr(self, name)))
@@ -176,6 +180,7 @@ class AskSettings:
         coordinates: str = "pixels",
         corners: bool | None = None,
         views: str = "all",
+        system: str = "message",
     ) -> AskSettings:
         """Return the settings for a dataset folder; None means the value of its benchmark and the papers.
 
@@ -206,6 +211,7 @@ class AskSettings:
             coordinates=coordinates,
             corners=chosen in PLACED[1:] and coordinates not in ("pixels", AUTO) if corners is None else corners,
             views=views,  # type: ignore[arg-type]  # checked by the class
+            system=system,  # type: ignore[arg-type]  # checked by the class
         )
 
     def document(self) -> dict[str, Any]:

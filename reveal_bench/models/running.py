@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import json
 import logging
 import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,8 @@ PART = 500
 """Questions per log, because a log is rewritten after every answer."""
 FOREIGN = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_ADMIN_KEY")
 """Environment variables whose values the SDK would send to any endpoint."""
+PARAMETERS = ("temperature", "max_tokens", "top_p", "reasoning_effort", "seed")
+OWN_FIELDS = ("model", "messages", "stream", "n")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -80,6 +83,7 @@ class ModelChoice:
     label : name to publish; `model` by default
     temperature, max_tokens, top_p, reasoning_effort, seed : None omits the parameter; `seed` is that of the first epoch
         and increases by one with each further epoch
+    extra_body : fields to add to the body of every request, such as ``{"chat_template_kwargs": {...}}``
     attempt_timeout : whole seconds that one attempt may take
     max_retries : further attempts after an attempt that broke, hung, or got status 408, 409, 429 or 5xx
     max_connections : concurrent requests
@@ -100,6 +104,7 @@ class ModelChoice:
     top_p: float | None = None
     reasoning_effort: str | None = None
     seed: int | None = None
+    extra_body: Mapping[str, Any] | None = None
     attempt_timeout: int = 120
     max_retries: int = 8
     max_connections: int = 8
@@ -121,6 +126,9 @@ class ModelChoice:
             value = getattr(self, name)
             if value is not None and not (0 <= value <= high and math.isfinite(value)):
                 raise ArgumentError(name, f"must be a number from 0 to {high:g}", repr(value))
+        own = next((name for name in self.extra_body or () if name in (*OWN_FIELDS, *PARAMETERS)), None)
+        if own is not None:
+            raise ArgumentError("extra_body", f"must not have fields that the run sets ({', '.join(OWN_FIELDS)})", own)
         if self.endpoint is not None:
             check_endpoint(self.endpoint)
 
@@ -132,8 +140,14 @@ class ModelChoice:
     @property
     def parameters(self) -> dict[str, Scalar]:
         """The parameters sent with the messages."""
-        names = ("temperature", "max_tokens", "top_p", "reasoning_effort", "seed")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        sent = {name: value for name in PARAMETERS if (value := getattr(self, name)) is not None}
+        return sent if self.extra_body is None else sent | {"extra_body": json.dumps(self.extra_body, sort_keys=True)}
+
+    def sent(self, epoch: int = 1) -> dict[str, Any]:
+        """Return the parameters of an epoch as inspect_ai takes them."""
+        sent: dict[str, Any] = {**self.parameters}
+        sent |= {} if self.seed is None else {"seed": self.seed + epoch - 1}
+        return sent if self.extra_body is None else sent | {"extra_body": dict(self.extra_body)}
 
 
 def run_model(
@@ -250,7 +264,7 @@ def _calibrated(
         asking = _asking_class().of_drawings(settings)
         count = _watcher(choice, progress, "calibrating", len(asking.questions), [])
         log = evaluate_task(
-            asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.parameters, count, whole=True
+            asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.sent(), count, whole=True
         )
         outputs = {sample.metadata["question"]["id"]: sample.output for sample in log.samples or ()}
         drawn = [outputs.get(question.id) for question in asking.questions]
@@ -266,12 +280,9 @@ def _ask(
     asking: Asking, questions: Sequence[Question], epoch: int, out: Path, choice: ModelChoice, count: RunWatcher
 ) -> None:
     """Ask some questions, and write one log."""
-    sent: dict[str, Any] = dict(choice.parameters)
-    if choice.seed is not None:
-        sent["seed"] = choice.seed + epoch - 1
     facts = {"parameters": choice.parameters}
     task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
-    evaluate_task(task, out / LOGS, choice, sent, count)
+    evaluate_task(task, out / LOGS, choice, choice.sent(epoch), count)
 
 
 def evaluate_task(
@@ -362,7 +373,23 @@ def _model(choice: ModelChoice) -> Any:
     client: Any = model.api.http_client  # type: ignore[attr-defined]
     client.follow_redirects = False
     client.event_hooks = {**client.event_hooks, "response": [*client.event_hooks["response"], normalise_response]}
+    api: Any = model.api
+    api.messages_to_openai = _without_auto_detail(api.messages_to_openai)
     return model
+
+
+def _without_auto_detail(own: Callable[[Any], Awaitable[list[Any]]]) -> Callable[[Any], Awaitable[list[Any]]]:
+    """Return a function that makes messages like `own`, without the default "auto" of `detail`, which some refuse."""
+
+    async def messages_to_openai(messages: Any) -> list[Any]:
+        made = await own(messages)
+        parts = [part for message in made if isinstance(message.get("content"), list) for part in message["content"]]
+        for image in (part["image_url"] for part in parts if "image_url" in part):
+            if image.get("detail") == "auto":
+                del image["detail"]
+        return made
+
+    return messages_to_openai
 
 
 def _info(

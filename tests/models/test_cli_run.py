@@ -89,6 +89,37 @@ def test_some_findings_are_asked_and_ranked(ran: tuple[Path, PlayedModel, str], 
     assert {row["name"] for row in json.loads(ranked.stdout)["systems"]} == {out.name, "again", "one"}
 
 
+def test_requests_fit_what_servers_accept(films: Path, truth: Truth, tmp_path: Path) -> None:
+    extra = {"top_k": 5, "chat_template_kwargs": {"enable_thinking": False}}
+    options = ("--extra-body", json.dumps(extra), "--top-p", "0.9", "--detail", "auto", "--system", "user")
+    with playing(truth) as (model, _):
+        call(*words(films, model, tmp_path / "run"), *options)
+        call(*words(films, model, tmp_path / "run"), *options)  # resumes
+    assert len(model.bodies) == ASKED
+    for body in model.bodies:
+        assert body.items() >= {**extra, "top_p": 0.9, "temperature": 0.0}.items()
+        (message,) = body["messages"]
+        texts = [part["text"] for part in message["content"] if part["type"] == "text"]
+        assert (message["role"], texts[0].split(" with ")[0]) == ("user", "You take part in a reading test")
+        assert [[*part["image_url"]] for part in message["content"] if part["type"] == "image_url"] == [["url"]]
+    sent = json.loads((tmp_path / "run" / "submission.json").read_text())["parameters"]
+    assert (json.loads(sent["extra_body"]), sent["system"]) == (extra, "user")
+
+
+@pytest.mark.parametrize(
+    ("reason", "option"),
+    [
+        ("System role not supported", "--system user"),
+        ("Conversation roles must alternate user/assistant/user/assistant/...", "--system user"),
+        ("Unknown field: image_url.detail", "--detail auto"),
+        ("Unsupported value: 'temperature' does not support 0 with this model.", "--temperature none"),
+        ("Use 'max_completion_tokens' instead.", "--extra-body '{\"max_completion_tokens\": N}'"),
+    ],
+)
+def test_refused_request_names_the_option(reason: str, option: str) -> None:
+    assert cli_run._remedy(RunStoppedError(reason, 400), "http://localhost/v1").startswith(f"use {option}")
+
+
 def test_logs_become_the_same_run(ran: tuple[Path, PlayedModel, str], tmp_path: Path) -> None:
     out, _, _ = ran
     call("import-inspect", out / "logs", "--out", tmp_path / "again", "--price-in", "2.5", "--price-out", "10")
@@ -112,6 +143,8 @@ def test_a_dry_run_asks_nobody(films: Path, truth: Truth, tmp_path: Path) -> Non
         (("--model", "chat", "--out", "x", "--temperature", "warm"), "`--temperature` must be a number or `none`"),
         (("--model", "chat", "--out", "x", "--price-in", "1"), "give both of `--price-in` and `--price-out`"),
         (("--model", "chat", "--out", "x"), "--model must be provider/name, or have an --endpoint, got 'chat'"),
+        (("--model", "chat", "--out", "x", "--extra-body", "[1]"), "`--extra-body` must be a JSON object, such as "),
+        (("--model", "a/b", "--out", "x", "--extra-body", '{"n": 2}'), "--extra-body must not have fields that the"),
         (("--answer", "labels", "--dry-run", "x"), "`form` must be one of cell, point, box"),
         (("--grid", "20", "--side", "64", "--dry-run", "x"), "--side must be at least"),
     ],
