@@ -105,8 +105,7 @@ def run(
     shots_split: ShotsSplit = None,
     seed: Seed = 0,
     detail: Annotated[
-        Literal["auto", "low", "high"],
-        typer.Option(help="Image detail to request from the API; `auto` sends nothing to an endpoint."),
+        Literal["auto", "low", "high"], typer.Option(help="Image detail to request; `auto` sends none to an endpoint.")
     ] = "high",
     system: Annotated[
         Literal["message", "user"],
@@ -198,7 +197,7 @@ def run(
         return
     if model is None or out is None:
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
-    from reveal_bench.models.endpoints import RunStoppedError
+    from reveal_bench.models.endpoints import RunStoppedError, check_reachable
     from reveal_bench.models.running import ModelChoice, run_controls, run_model
 
     _warn_of_coordinates(model, settings)
@@ -220,19 +219,13 @@ def run(
     )
     _check_place(out, "--out", "must be new, empty, or the folder of a run to continue", run=True)
     if endpoint is not None and (ask_again or not _is_complete(out)):
-        _check_that_it_answers(endpoint)
+        check_reachable(endpoint)
     for name in control or ():
         replace(settings, control=name)  # check before asking any question
     try:
         with terminal.progress("asking") as progress:
-            options: dict[str, Any] = {
-                "epochs": epochs,
-                "limit": limit,
-                "prices": prices,
-                "ask_again": ask_again,
-                "organization": organization,
-                "progress": progress,
-            }
+            options: dict[str, Any] = {"epochs": epochs, "limit": limit, "prices": prices, "ask_again": ask_again}
+            options |= {"organization": organization, "progress": progress}
             summary = run_model(part, split, out, settings, choice, **options)
             options["counterfactuals"] = counterfactuals
             under = run_controls(part, split, out, choice, control or (), **options)
@@ -250,7 +243,7 @@ def run(
         terminal.say(f"control {name}: {of_all}; {terminal.usage_text(outcome)}")
     costs = [one.cost for one in (summary, *drawings, *under.values()) if one.cost is not None]
     if len(costs) > 1:
-        terminal.say(f"cost of all this: {sum(costs, Decimal()).normalize():f}")
+        terminal.say(f"total cost: {sum(costs, Decimal()).normalize():f}")
     if under:
         terminal.say(f"compare controls: reveal-bench report {out} --folder {folder} --out REPORT")
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
@@ -323,22 +316,6 @@ def _is_complete(out: Path) -> bool:
         return "not_asked" not in read_run(out).summary.by_status
     except ValueError:
         return False
-
-
-def _check_that_it_answers(endpoint: str) -> None:
-    """Raise ValueError if an endpoint is unreachable; otherwise, a run would repeat requests for many minutes."""
-    import socket
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies
-
-    url = urlsplit(endpoint)
-    if url.scheme == "https" and getproxies():  # only the proxy connects to the endpoint
-        return
-    try:
-        socket.create_connection((url.hostname, url.port or {"http": 80}.get(url.scheme, 443)), timeout=20).close()
-    except OSError as error:
-        rule = "must be the address of a running server"
-        raise ValueError(f"`--endpoint` {rule}, got {endpoint}: {error.strerror or error}") from None
 
 
 _REMEDIES = {
@@ -424,9 +401,8 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: boo
 
     for name in prediction_files(epochs):
         terminal.say(f"wrote {out / name}")
-    first = out / prediction_files(epochs)[0]
     if is_text:
-        terminal.say(f"readers score these answers; check the file: reveal-bench lint {first} {folder} --split {split}")
+        terminal.say(f"readers score these answers; check the file: reveal-bench lint {out} {folder} --split {split}")
     elif any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
         terminal.say(f"score: reveal-bench score {out} {folder}")
     else:

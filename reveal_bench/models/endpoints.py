@@ -17,10 +17,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from reveal_bench.arguments import ArgumentError
 
@@ -69,6 +71,18 @@ def check_endpoint(endpoint: str) -> None:
     if os.environ.get(KEY_VARIABLE) and url.scheme == "http" and url.hostname not in LOOPBACK:
         rule = f"must be https when ${KEY_VARIABLE} is set: keys are not sent over plain http to another machine"
         raise ArgumentError("endpoint", rule, repr(endpoint))
+
+
+def check_reachable(endpoint: str) -> None:
+    """Raise ValueError if nothing listens at an endpoint; otherwise, a run would repeat requests for many minutes."""
+    url = urlsplit(endpoint)
+    if url.scheme == "https" and getproxies():  # only the proxy connects to the endpoint
+        return
+    try:
+        socket.create_connection((url.hostname, url.port or {"http": 80}.get(url.scheme, 443)), timeout=20).close()
+    except OSError as error:
+        rule = "must be the address of a running server"
+        raise ArgumentError("endpoint", rule, f"{endpoint}: {error.strerror or error}") from None
 
 
 def is_sealed(endpoint: str) -> bool:

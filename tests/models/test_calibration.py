@@ -355,7 +355,7 @@ def test_the_command_says_what_it_found(films: Path, places: dict[str, Any], tmp
         costs = [Decimal(f"{n_in + 2 * n_out}e-6").normalize() for n_in, n_out in ((drawn, written), (ours, own))]
         assert f"coordinates: thousandths-yx, by 8 of 8 drawings; {counts}; cost {costs[0]:f}\n" in done.stdout
         assert f"out; cost {costs[1]:f}\n" in done.stdout
-        assert f"cost of all this: {sum(costs).normalize():f}\n" in done.stdout
+        assert f"total cost: {sum(costs).normalize():f}\n" in done.stdout
         stderr = call(*asked, "--endpoint", model.url, "--out", tmp_path / "other").stderr
         assert "Gemini is known to answer in thousandths-yx (https://docs.cloud.google.com/" in stderr
 

@@ -15,7 +15,7 @@ import pytest
 
 from reveal_bench.cli import run as cli_run
 from reveal_bench.kinds.localization.records import read_localization
-from reveal_bench.models import running
+from reveal_bench.models import endpoints, running
 from reveal_bench.models.endpoints import RunStoppedError
 from reveal_bench.models.run_folder import read_run
 from tests.cli.test_score import call
@@ -329,7 +329,7 @@ def test_an_endpoint_that_is_down_is_said_at_once(films: Path, tmp_path: Path) -
         endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
         asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", endpoint)
         output = call(*asked, "--out", tmp_path / "run", expect=1).stderr
-    assert f"`--endpoint` must be the address of a running server, got {endpoint}: Connection refused" in output
+    assert f"--endpoint must be the address of a running server, got {endpoint}: Connection refused" in output
 
 
 def test_what_is_complete_is_written_anew_without_the_model(
@@ -365,7 +365,7 @@ def test_a_run_that_stops_says_what_to_do(
 
     monkeypatch.delenv("REVEAL_MODEL_KEY", raising=False)
     monkeypatch.setattr(running, "run_model", stops)
-    monkeypatch.setattr(cli_run, "_check_that_it_answers", lambda _: None)
+    monkeypatch.setattr(endpoints, "check_reachable", lambda _: None)
     where = () if endpoint is None else ("--endpoint", endpoint)
     asked = ("run", films, "--split", "test", "--model", "a/chat", *where, "--out", tmp_path / "run")
     output = call(*asked, expect=1).stderr
@@ -406,4 +406,4 @@ def test_pictures_and_references_stay_out_of_datasets(
 def test_answers_in_words_are_for_readers(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli_run._say_where(Path("run"), 1, films, "test", is_text=True)
     output = capsys.readouterr().out
-    assert f"readers score these answers; check the file: reveal-bench lint run/predictions.jsonl {films}" in output
+    assert f"readers score these answers; check the file: reveal-bench lint run {films}" in output
