@@ -29,6 +29,7 @@ os.environ["GRADIO_TEMP_DIR"] = f"{_CACHE.name}/gradio"
 Path(_CACHE.name, "gradio", "vibe_edit_history").mkdir(parents=True)
 # Tests run side by side on every core: threads of the linear algebra would only wait for each other, busily.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ.pop("COLUMNS", None)  # xdist sets it in its workers, where a pipe has no width
 
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402

@@ -14,7 +14,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.analyses import ReaderNames, reader_inputs
 from reveal_bench.cli.board import own_metadata
-from reveal_bench.cli.inputs import OUTPUT
+from reveal_bench.cli.inputs import OUTPUT, require_files
 from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
@@ -187,6 +187,7 @@ def rank(
 
     form = terminal.format_of(form, as_json)
     directory = Path(systems[0]) if len(systems) == 1 else None
+    require_files(*filter(None, [directory]))
     files = named_files(systems) if directory is None else prediction_files(directory)
     other = {name: own for name, file in files.items() if (own := split_of_runs([file])) not in (None, split)}
     if split is not None:
