@@ -321,12 +321,12 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     if is_short:
         say(f"--wide also shows {count_text(len(every) - len(comparisons), 'more difference')}")
     _print_left_out(left_out)
-    if any(not math.isnan(one.estimate.value) and math.isnan(one.p_adjusted) for one in comparisons):
-        say("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
+    if any(not math.isnan(one.estimate.value) and math.isnan(one.low_adjusted) for one in comparisons):
+        say("no interval where too few patients differ or have the finding: docs/statistics.md")
     for sentence in unshared_findings(every):
         say(sentence)
     for one in comparisons:
-        if one.reason and one.verdict is None:  # a verdict includes the reason
+        if one.reason and math.isnan(one.p_adjusted) and one.verdict is None:  # a verdict includes the reason
             say(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")
 
 

@@ -57,6 +57,7 @@ from reveal_bench.metrics.intervals import (
     Interval,
     Resampling,
     as_record,
+    drop_wide_intervals,
     find_intervals,
 )
 from reveal_bench.metrics.resampled import Resampled
@@ -94,7 +95,7 @@ class Comparison:
         Set if differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
     reason : str
         Why there is no test: for a macro, the findings that prevent it; for a finding, that one patient outweighs all
-        on whom the systems differ. Otherwise empty.
+        on whom the systems differ. With a p, why there is no interval. Otherwise empty.
     """
 
     metric: str
@@ -336,12 +337,13 @@ def compare_resampled(
             paired, signs, (values[0], values[1]), n_behind, unknown, relative=relative, margin=width
         )
     widest = _widest(metric, relative=relative)
-    low, low_adjusted = (np.maximum(ends, widest[0]) for ends in (tested.low, tested.low_adjusted))
-    high, high_adjusted = (np.minimum(ends, widest[1]) for ends in (tested.high, tested.high_adjusted))
+    own_ends, together = (
+        drop_wide_intervals(replace(intervals, low=np.maximum(low, widest[0]), high=np.minimum(high, widest[1])), widest)
+        for low, high in ((tested.low, tested.high), (tested.low_adjusted, tested.high_adjusted))
+    )
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     comparisons = []
-    estimates = replace(intervals, low=low, high=high).estimates()
-    for i, (finding, estimate) in enumerate(zip((MACRO, *findings), estimates, strict=True)):
+    for i, (finding, estimate) in enumerate(zip((MACRO, *findings), own_ends.estimates(), strict=True)):
         n = (n_shared, n_shared) if i == 0 else (int(a.n[i - 1]), int(b.n[i - 1]))
         own = values[:, 0] if i == 0 else (a.values[i - 1], b.values[i - 1])
         figures = float(own[0]), float(own[1]), estimate, float(tested.p[i])
@@ -353,9 +355,9 @@ def compare_resampled(
             estimate.n_empty_replicates,
             recipe,
             float(tested.p_adjusted[i]),
-            float(low_adjusted[i]),
-            float(high_adjusted[i]),
-            reason=reason if i == 0 else OUTWEIGHED if minor[i] else "",
+            float(together.low[i]),
+            float(together.high[i]),
+            reason=(reason if i == 0 else OUTWEIGHED if minor[i] else "") or together.reasons[i],
         )
         if margin is not None:
             bounds, beyond = (

@@ -25,7 +25,7 @@ from reveal_bench.evaluation.permutation import (
 )
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
-from reveal_bench.metrics.intervals import Interval, Resampling
+from reveal_bench.metrics.intervals import TOO_WIDE, Interval, Resampling
 from reveal_bench.metrics.labels import label_sums, ratio_parts
 from reveal_bench.metrics.ranking_intervals import ranking_parts
 from tests.evaluation.test_comparison import FINDINGS, system
@@ -228,6 +228,20 @@ def test_p_intervals_and_adjusted_ones_agree_for_200_pairs() -> None:
             n_significant += one.is_significant
     assert 100 < n_significant < 1500
     assert all(words[word] > 50 for word in ("non-inferior", "inferior", "not shown", "-")), words
+
+
+def test_a_difference_that_may_be_nearly_anything_has_p_but_no_interval() -> None:
+    """Of 20 patients five have the finding; A finds two, B three others, each with three other false alarms."""
+    n = np.arange(20)[:, None]
+    calls = np.isin(n, [0, 1, 5, 6, 7]), np.isin(n, [2, 3, 4, 8, 9, 10])
+    studies = tuple(StudyRecord(f"s{i:02}", f"p{i:02}", ()) for i in range(20))
+    systems = [StudyRows(("a",), studies, called, n < 5, None, np.ones(20, bool)) for called in calls]
+    one = compare(*systems, Resampling(2000), metrics=["f1"], margin=Margin(0.1))[1]
+    # the interval would be -0.87 to 0.67; of the 2,048 swaps of the 11 who differ, 11 of 16 count for p
+    assert (one.estimate.value, one.p) == (pytest.approx(4 / 10 - 6 / 11), pytest.approx(11 / 16))
+    assert (math.isnan(one.low_adjusted), math.isnan(one.estimate.low), one.reason) == (True, True, TOO_WIDE)
+    assert one.verdict is not None
+    assert (one.verdict.word, one.verdict.sentence) == ("-", f"nothing can be concluded: {TOO_WIDE}")
 
 
 def test_equal_systems_never_differ_significantly(rng: np.random.Generator) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
+import re
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,11 @@ import pytest
 from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, release
 from reveal_leaderboard.settings import ReleasePolicy
+from reveal_leaderboard.web.pages.compare import compare_view
 from scipy import stats
 
 from reveal_bench.kinds import KINDS
+from tests.leaderboard.test_board import entry
 from tests.leaderboard.test_ranking import PAIRS, POLICY, cases, pointer, reader
 
 LOCALIZATION, FINDINGS = "localization", "findings"
@@ -45,15 +50,20 @@ def test_comparison_uses_only_released_scores(kind: str) -> None:
     assert any(row["told_apart"] for row in rows)
 
 
-def test_a_difference_is_significant_exactly_if_its_interval_excludes_0() -> None:
-    skills = np.linspace(0.3, 0.95, 15)
-    scores = [release(pointer(skill, i), POLICY) for i, skill in enumerate(skills)]
-    rows = [
-        row for i, a in enumerate(scores) for b in scores[:i] for row in compare_released(a, b, LOCALIZATION)["rows"]
-    ]
-    significant = [row["told_apart"] for row in rows]
-    assert significant == [row["low"] > 0 or row["high"] < 0 for row in rows]
-    assert 0.1 < np.mean(significant) < 0.9
+def test_interval_and_word_on_the_page_agree_for_210_pairs() -> None:
+    """The page prints no p, so a row says "yes" exactly if the interval that it prints excludes 0."""
+    scores = [release(pointer(skill, i), POLICY) for i, skill in enumerate(np.linspace(0.3, 0.95, 21))]
+    entries = [replace(entry(str(i), 0.5), score=score) for i, score in enumerate(scores)]
+    words = []
+    for a, b in combinations(entries, 2):
+        document = compare_released(a.score, b.score, LOCALIZATION)
+        markup = html.unescape(compare_view(document, a, b)).replace("−", "-")
+        rows = re.findall(r'"rv-span"><.*?"rv-ci">(\S+) to (\S+)</span>.*?<td>(?:<b>)?(yes|no)\b', markup, re.DOTALL)
+        rows += re.findall(r"A - B is \S+ points \((\S+) to (\S+)\), (not|significant)", markup)
+        words += [word in ("yes", "significant") for *_, word in rows]
+        assert len(rows) == 1 + len(document["rows"])
+        assert [float(low) > 0 or float(high) < 0 for low, high, _ in rows] == words[-len(rows) :]
+    assert 0.1 < np.mean(words) < 0.9
 
 
 def test_no_difference_exceeds_the_scale_of_its_metric() -> None:
