@@ -336,9 +336,9 @@ def compare_resampled(
         tested = find_differences(
             paired, signs, (values[0], values[1]), n_behind, unknown, relative=relative, margin=width
         )
-    widest = _widest(metric, relative=relative)
+    scale = _widest(metric, relative=relative)
     own_ends, together = (
-        drop_wide_intervals(replace(intervals, low=np.maximum(low, widest[0]), high=np.minimum(high, widest[1])), widest)
+        drop_wide_intervals(replace(intervals, low=np.maximum(low, scale[0]), high=np.minimum(high, scale[1])), scale)
         for low, high in ((tested.low, tested.high), (tested.low_adjusted, tested.high_adjusted))
     )
     n_shared = int((~np.isnan(values[0, 1:])).sum())
