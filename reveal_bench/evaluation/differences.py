@@ -35,9 +35,9 @@ from reveal_bench.evaluation.permutation import (
     n_differing,
     t_of,
 )
-from reveal_bench.evaluation.tilting import Distances, Student, distances_of, safety, student_of
+from reveal_bench.evaluation.tilting import Distances, Student, distances_of, student_of
 from reveal_bench.metrics.intervals import Intervals, drop_sparse_intervals, with_width
-from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO
+from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO, safety
 
 _SAME = 1e-12  # smaller differences of scores are due to rounding
 # A shorter interval promises too much, such as that of a perfect system minus one that is always wrong

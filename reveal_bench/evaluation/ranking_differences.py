@@ -12,7 +12,7 @@ The squared standard error of ``a - b`` is the larger of two:
 Average precision is biased upwards, more so for the worse system. So the lower bound of ``a - b`` is computed from A's
 bias-corrected centre and B's value, and the upper bound from A's value and B's centre. For AUROC, the centres are the
 values. The variances of a macro of several findings are multiplied by the square of
-:func:`~reveal_bench.evaluation.tilting.safety`.
+:func:`~reveal_bench.metrics.jackknife.safety`.
 
 p is 1 minus the confidence level at which the interval just touches 0, so interval, p and verdicts on a margin agree.
 For several findings together, intervals and p are corrected by Bonferroni. The interval of a relative decrease ``(b -
@@ -35,7 +35,8 @@ import numpy as np
 from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.differences import Tested
 from reveal_bench.evaluation.permutation import ALPHA
-from reveal_bench.evaluation.tilting import Student, safety
+from reveal_bench.evaluation.tilting import Student
+from reveal_bench.metrics.jackknife import safety
 from reveal_bench.metrics.ranking_intervals import RankingEvidence
 from reveal_bench.metrics.resampled import Resampled
 

@@ -71,16 +71,6 @@ class Student:
         return _NORMAL.cdf(-self._scale * math.sqrt(self.freedom * math.log1p(t**2 / self.freedom)))
 
 
-def safety(n: int) -> float:
-    """Return the factor of the standard error of a difference between macros of several findings, for `n` patients.
-
-    Without it, the worse of two systems was called non-inferior in up to 0.035 of simulated trials with 60 or 100
-    patients, at a margin equal to the true difference, instead of in 0.025. It approaches 1 with many patients, and is
-    constant up to 60.
-    """
-    return 1 + 5 / max(n, 60)
-
-
 def student_of(influences: FloatArray) -> Student:
     """Return Student's t with the degrees of freedom of the squared standard error, at least 3."""
     squares = influences**2

@@ -307,6 +307,16 @@ def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.sqrt((n - 1) / n * total), freedom
 
 
+def safety(n: int) -> float:
+    """Return the factor of the standard error of a macro of average precision, and of a difference between macros of
+    several findings, for `n` patients: constant up to 60, near 1 for many.
+
+    Without it, the worse of two systems was called non-inferior in up to 0.035 of simulated trials with 60 or 100
+    patients, at a margin equal to the true difference, instead of in 0.025.
+    """
+    return 1 + 5 / max(n, 60)
+
+
 def t_quantile(freedom: FloatArray) -> FloatArray:
     """Return the 97.5th percentile of Student's t for any real degrees of freedom; values below 1 are raised to 1.
 

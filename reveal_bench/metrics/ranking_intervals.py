@@ -17,11 +17,13 @@ the weighted mean of the findings' ratios and of one further ratio of 1 replaces
 because all findings together show how their variances compare with g.
 
 * The bounds of one finding's interval are the values that are 1.96 standard errors away from the score, with the
-  variance at the bound. For average precision, t replaces 1.96 if fewer patients lack the finding than have it: these
-  n patients decide how precise the others' ranks are, and n - 1 are the degrees of freedom.
+  variance at the bound. For average precision, t replaces 1.96: for the lower bound always, because the score of few
+  patients is mostly too high if it errs, for the upper bound if fewer patients lack the finding than have it. Its
+  degrees of freedom are the number of patients in the smaller class minus 1.
 * A macro M has the Wilson interval of its effective sample size ``M (1 - M) / se**2`` with a t quantile. se combines
   the covariances of influences with the findings' variances, at scores shrunk towards the common score as if by one
-  further patient; degrees of freedom follow by Satterthwaite's formula.
+  further patient; degrees of freedom follow by Satterthwaite's formula. For average precision, se is multiplied by
+  :func:`~reveal_bench.metrics.jackknife.safety`.
 * Average precision is biased upwards, because each positive study counts itself among those ranked at least as high.
   Its intervals are centred at a proportion :data:`CORRECTED` of the way from the value to a corrected value, in which a
   positive study counts itself only in part (`_without_own`). They always include the value.
@@ -45,7 +47,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.metrics.jackknife import TOO_WIDE, UNEVEN, WIDEST, Z, has_uneven_rows, t_quantile, wilson
+from reveal_bench.metrics.jackknife import TOO_WIDE, UNEVEN, WIDEST, Z, has_uneven_rows, safety, t_quantile, wilson
 from reveal_bench.metrics.labels import Ranking, ranking_influences, ranking_replicates
 
 PRIOR_FREEDOM = 12.0
@@ -164,8 +166,10 @@ class RankingEvidence:
     def _single_ends(self, values: FloatArray) -> FloatArray:
         ratios = self._ratios(values)
         if self.metric == "average_precision":
-            freedom = np.where(self.n_negative < self.n_positive, self.n_negative - 1, np.inf)
-            return wilson(self.centres, self.n_positive / ratios, t_quantile(freedom))
+            below = t_quantile((self.n_smaller - 1).astype(np.float64))
+            above = np.where(self.n_negative < self.n_positive, below, Z)
+            low, high = (wilson(self.centres, self.n_positive / ratios, t) for t in (below, above))
+            return np.stack([low[0], high[1]])
         return np.stack([self._bound(values, ratios, end) for end in (0.0, 1.0)])
 
     def _bound(self, values: FloatArray, ratios: FloatArray, end: float) -> FloatArray:
@@ -182,8 +186,8 @@ class RankingEvidence:
             return np.full(2, np.nan)
         drawn = self._drawn_together(averaged)
         variance, freedom = self._macro_variance(self._macro_ratios(values) * self._variance(drawn), averaged)
-        at = drawn[averaged].mean()
-        size = np.array([at * (1 - at) / variance])
+        at, factor = drawn[averaged].mean(), 1.0 if self.metric == "auroc" else safety(len(self.influences)) ** 2
+        size = np.array([at * (1 - at) / (factor * variance)])
         quantile = t_quantile(np.array([freedom]))
         return wilson(np.array([self.centres[averaged].mean()]), size, quantile)[:, 0]
 

@@ -71,7 +71,7 @@ def test_a_perfect_area_has_an_interval_with_width() -> None:
 
 
 def test_bounds_of_one_average_precision() -> None:
-    """Six of ten with the finding; ranks of the positives 1, 2, 4, 5, 7 and 9.
+    """Six of 16 with the finding; ranks of the positives 1, 2, 4, 5, 7 and 9.
 
     Precision there is 1, 1, 3/4, 4/5, 5/7 and 6/9. The others above them, times 6/5, are 0, 6/5, 12/5, 18/5, 24/5 and
     6, and 0, 0, 1, 1, 2 and 3 negatives are above.
@@ -86,7 +86,8 @@ def test_bounds_of_one_average_precision() -> None:
     assert got.value == pytest.approx(value) == average_precision_score(present, scores)
     ratio = _ratio_of_precision(scores, present, value)
     centre, size = value + 0.4 * (without - value), 6 / ratio
-    low, high = proportion_confint(size * centre, size, method="wilson")
+    low = proportion_confint(size * centre, size, 2 * norm.sf(t.ppf(0.975, 5)), method="wilson")[0]
+    high = proportion_confint(size * centre, size, method="wilson")[1]
     assert (got.low, got.high) == pytest.approx((low, max(high, value)), abs=1e-6)
 
 
@@ -105,13 +106,33 @@ def test_average_precision_of_a_common_finding_has_t_of_patients_without_it() ->
     assert (got.low, got.high) == pytest.approx((low, max(high, value)), abs=1e-6)
 
 
-def _ratio_of_precision(scores: np.ndarray, present: np.ndarray, value: float) -> float:
-    """The ratio of variances, with derivatives by differences of weighted scores."""
+def test_bounds_of_a_macro_of_average_precision() -> None:
+    """Two copies of a finding that 20 of 80 patients have: their covariance is the variance by the derivatives."""
+    scores, present = column(20, 60, 12)
+    value = average_precision_score(present, scores)
+    others = np.arange(20) * 20 / 19
+    called = others + (scores[~present][:, None] > np.sort(scores[present])[::-1]).sum(0) + 1
+    centre = value + 0.4 * (np.mean(others / called) / (1 - np.mean(1 / called)) - value)
+    common = (2 * 20 * centre + 0.5) / (2 * 20 + 1)
+    drawn = (20 * centre + common) / 21
+    one = _ratio_of_precision(scores, present, value) * drawn * (1 - drawn) / 20
+    variance = (one + _variance_of_precision(scores, present, value)) / 2 * (1 + 5 / 80) ** 2
+    size, alpha = drawn * (1 - drawn) / variance, 2 * norm.sf(t.ppf(0.975, 2 * (20 - 1 + 12)))
+    low, high = proportion_confint(size * centre, size, alpha, method="wilson")
+    got = estimates("average_precision", [scores] * 2, [present] * 2)[MACRO]
+    assert (got.low, got.high) == pytest.approx((low, max(high, value)), abs=1e-5)
+
+
+def _variance_of_precision(scores: np.ndarray, present: np.ndarray, value: float) -> float:
+    """The variance by derivatives, which are differences of weighted scores."""
     step, n = 1e-6, len(scores)
     moved = [average_precision_score(present, scores, sample_weight=1 + step * (np.arange(n) == i)) for i in range(n)]
-    derivatives = (np.array(moved) - value) / step
-    own = n / (n - 1) * (derivatives**2).sum()
+    return float(n / (n - 1) * (((np.array(moved) - value) / step) ** 2).sum())
+
+
+def _ratio_of_precision(scores: np.ndarray, present: np.ndarray, value: float) -> float:
     m = present.sum()
+    own = _variance_of_precision(scores, present, value)
     return float(((m - 1) * own / (value * (1 - value) / m) + 12) / (m - 1 + 12))
 
 
