@@ -234,9 +234,10 @@ def assign(
 def import_votes(
     folder: Curation,
     votes: Annotated[
-        Path,
+        list[Path],
         typer.Option(
-            help="Table with columns study, reader, answer, optionally comment and labels.", show_default=False
+            help="Table with columns study, reader, answer, optionally comment and labels. Repeatable.",
+            show_default=False,
         ),
     ],
     reassigned: Annotated[Path | None, typer.Option(help="Final assignments, if studies were reassigned.")] = None,
@@ -249,7 +250,7 @@ def import_votes(
     from reveal_bench.curation.votes import import_votes as step
 
     curation = _open(folder)
-    _tell(curation, step(curation, votes, allow_missing=allow_missing, reassigned=reassigned, redo=redo))
+    _tell(curation, step(curation, *votes, allow_missing=allow_missing, reassigned=reassigned, redo=redo))
 
 
 @app.command()

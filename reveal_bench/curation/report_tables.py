@@ -43,7 +43,7 @@ _OWN_ARCHIVE = TableLimits(file_bytes=1 << 30, unpacked_bytes=1 << 30, cells=50_
 
 
 def read_rows(
-    path: Path, columns: Sequence[str], sheet: str | None, read: Callable[[TableRow, Fail], Read]
+    path: Path, columns: Sequence[str], sheet: str | None, read: Callable[[TableRow, Fail], Read], *, hint: str = ""
 ) -> list[Read]:
     """Parse every row with `read`, which also gets a function that reports problems.
 
@@ -51,6 +51,7 @@ def read_rows(
     ----------
     columns : required columns; the first identifies the study
     sheet : name of an xlsx file's sheet; needed if it has several
+    hint : what the user can do if a column is missing
 
     Raises
     ------
@@ -61,7 +62,7 @@ def read_rows(
     table = _table(path, columns, sheet, problems)
     missing = [] if table is None else missing_columns(table, columns)
     if table is None or missing:
-        raise BuildError([*problems, *missing])
+        raise BuildError([*problems, *missing], hint=hint if missing else None)
     rows: list[Read] = []
     first_row: dict[str, int] = {}
     for row in table.rows:
@@ -224,7 +225,7 @@ def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None
         return StudyReport(study, patient, text)
 
     named = [columns.study, columns.patient, columns.file if columns.file is not None else str(columns.report)]
-    return read_rows(path, named, sheet, read)
+    return read_rows(path, named, sheet, read, hint="`--study`, `--patient` and `--report` or `--file` name columns")
 
 
 def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | None = None) -> list[Suggestion]:
@@ -247,7 +248,8 @@ def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | Non
         study, patient = _id(row, columns.study, fail), _id(row, columns.patient, fail)
         return Suggestion(study, patient, (), labels_of_cell(_entries(row, columns), columns.labels, fail), "ok", GIVEN)
 
-    return read_rows(path, [columns.study, columns.patient, columns.labels], sheet, read)
+    named = [columns.study, columns.patient, columns.labels]
+    return read_rows(path, named, sheet, read, hint="`--study`, `--patient` and `--labels` name columns")
 
 
 def texts_digest(reports: Iterable[StudyReport]) -> str:

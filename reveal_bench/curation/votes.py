@@ -44,8 +44,7 @@ SPELLINGS = {"agree": "agree_all", **{answer.replace("_", " "): answer for answe
 
 def import_votes(
     folder: CurationFolder,
-    table: Path,
-    *,
+    *tables: Path,
     columns: Mapping[str, str] | None = None,
     separator: str = ";",
     allow_missing: bool = False,
@@ -53,10 +52,11 @@ def import_votes(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Import a table of votes (csv, tsv, xlsx, json, jsonl).
+    """Import votes.
 
     Parameters
     ----------
+    tables : one or more tables of votes (csv, tsv, xlsx, json, jsonl), such as one from each reader
     columns : field of :data:`COLUMNS` -> name of its column in the table, if different
     separator : between labels in one cell
     allow_missing : continue although studies lack votes
@@ -78,12 +78,11 @@ def import_votes(
     ValueError
         If `columns` has an unknown field.
     """
-    table = Path(table)
     named = {**COLUMNS, **(columns or {})}
     unknown = sorted(named.keys() - COLUMNS.keys())
     if unknown:
         raise ArgumentError("columns", f"must be among {', '.join(COLUMNS)}", repr(unknown[0]))
-    rows = _read(table, named, required=[*NEEDED, *(columns or {})])
+    read = [_read(Path(table), named, required=[*NEEDED, *(columns or {})]) for table in tables]
 
     def work(scratch: Path) -> dict[str, Any]:
         first = read_table(folder.path(ASSIGNMENTS), Assignment)
@@ -92,7 +91,7 @@ def import_votes(
             assignments = read_table(Path(reassigned), Assignment)
             _check_reassigned(assignments, first)
         sampled = read_table(folder.path(SAMPLE), Sampled)
-        votes = check_votes(rows, assignments, sampled, columns=named, separator=separator)
+        votes = check_votes(read, assignments, sampled, columns=named, separator=separator)
         counts = vote_counts(votes, assignments, first)
         if counts["missing"] and not allow_missing:
             raise CurationError(_missing_text(votes, first, counts["given_up"]))
@@ -101,7 +100,8 @@ def import_votes(
             progress(len(votes), len(votes))
         return counts
 
-    files = {"votes": table} | ({"reassigned": Path(reassigned)} if reassigned else {})
+    files = {f"votes {i}" if i > 1 else "votes": Path(table) for i, table in enumerate(tables, start=1)}
+    files |= {"reassigned": Path(reassigned)} if reassigned else {}
     settings = {"columns": named, "separator": separator, "allow_missing": allow_missing}
     return folder.run(
         "import-votes", settings, work, reads=[ASSIGNMENTS, SAMPLE], files=files, writes=[VOTES], redo=redo
@@ -109,14 +109,14 @@ def import_votes(
 
 
 def check_votes(
-    table: InputTable,
+    tables: Iterable[InputTable],
     assignments: Iterable[Assignment],
     sampled: Iterable[Sampled],
     *,
     columns: Mapping[str, str] = COLUMNS,
     separator: str = ";",
 ) -> list[Vote]:
-    """Return the rows of a table as votes, by study and reader.
+    """Return the rows of tables as votes, by study and reader.
 
     A row is wrong if a required cell is blank; its study or reader is unknown, or the study was not assigned to the
     reader; the same reader answered the same study in an earlier row; the answer is unknown; a label is not one of the
@@ -128,8 +128,8 @@ def check_votes(
     BuildError
         If a row has a problem; the error lists the problems of all rows.
     """
-    checking = _Checking(table.file, columns, separator, assignments, sampled)
-    votes = [checking.read(row) for row in table.rows]
+    checking = _Checking(columns, separator, assignments, sampled)
+    votes = [checking.read(table.file, row) for table in tables for row in table.rows]
     if checking.problems:
         raise BuildError(checking.problems)
     return sorted((vote for vote in votes if vote is not None), key=lambda vote: (vote.study_id, vote.reader))
@@ -201,21 +201,21 @@ class _Checking:
 
     def __init__(
         self,
-        file: str,
         columns: Mapping[str, str],
         separator: str,
         assignments: Iterable[Assignment],
         sampled: Iterable[Sampled],
     ) -> None:
-        self.file, self.columns, self.separator = file, columns, separator
+        self.file, self.columns, self.separator = "", columns, separator
         self.assigned = {(one.study_id, one.reader) for one in assignments}
         self.readers = {reader for _, reader in self.assigned}
         self.suggested = {one.study_id: one.labels for one in sampled}
         self.problems: list[Problem] = []
-        self._first: dict[tuple[str, str], int] = {}
+        self._first: dict[tuple[str, str], tuple[str, TableRow]] = {}
 
-    def read(self, row: TableRow) -> Vote | None:
-        """Return the vote of a row; None if the row has a problem."""
+    def read(self, file: str, row: TableRow) -> Vote | None:
+        """Return the vote of a row of `file`; None if the row has a problem."""
+        self.file = file
         n_before = len(self.problems)
         study, reader, answer = (self._text(row, field) for field in NEEDED)
         self._place(row, study, reader)
@@ -250,9 +250,9 @@ class _Checking:
             self._fail(row, "reader", "must be a reader who was assigned studies", hint(reader[:128], self.readers))
         if is_study and is_reader and (study, reader) not in self.assigned:
             self._fail(row, "study", "must be assigned to the reader", f"{study!r} for {reader!r}")
-        first = self._first.setdefault((study, reader), row.number)
-        if is_study and is_reader and first != row.number:
-            value = f"{study!r} of {reader!r} again, first in row {first}"
+        file, first = self._first.setdefault((study, reader), (self.file, row))
+        if is_study and is_reader and first is not row:
+            value = f"{study!r} of {reader!r} again, first in {file}:{first.number}"
             self._fail(row, "study", "must be answered once by a reader", value)
 
     def _labels(self, row: TableRow) -> Labels | None:

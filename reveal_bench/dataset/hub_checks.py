@@ -255,7 +255,7 @@ def _folder_problems(
     accepted = {f"{CONTRAST}[{image_id}]" for image_id in accepted_films}
     for warning in warnings:
         if warning.field.startswith(f"{CONTRAST}[") and warning.field not in accepted:
-            yield replace(warning, rule="must be that of a radiograph, or name the image with --accept-film")
+            yield replace(warning, rule="must be that of a radiograph: build without it or name it with --accept-film")
 
 
 def _prepared(

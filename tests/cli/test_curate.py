@@ -124,7 +124,7 @@ def test_errors_are_one_line(tmp_path: Path, words: tuple[str, ...], message: st
     ("words", "message"),
     [
         ("extract {new} --reports {tmp}/none.csv --seed 7", "none.csv"),
-        ("extract {new} --reports {tmp}/odd.csv", "must be a column of odd.csv, got 'report'"),
+        ("extract {new} --reports {tmp}/odd.csv", "`--study`, `--patient` and `--report` or `--file` name columns"),
         ("extract {new} --reports {tmp}/two.xlsx", "`sheet` must be named (`sheet` in the mapping, or `--sheet`)"),
         ("extract {new} --suggestions {tmp}/odd.csv", "`labels` must be one of the twelve labels, got 'Fracture'"),
         ("candidates {new} --reports {tmp}/odd.csv --report labels", "needs `--model` and `--endpoint`"),

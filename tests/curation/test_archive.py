@@ -37,18 +37,18 @@ SENTENCES = {
 MAKERS = ("Agfa", "Canon", "Carestream", "Fujifilm", "GE", "Konica", "Philips", "Samsung", "Shimadzu", "Siemens")
 
 FALLBACKS = {
-    "020/1.dcm": "WindowWidth must be at least 1 for LINEAR, got 0",
+    "020/1.dcm": "WindowWidth must be at least 1 for LINEAR",
     "030/1.dcm": "every pixel is white, so it uses the full range",
-    "040/1.dcm": "VOILUTSequence must have entries of 8 to 16 bits, got 4",
+    "040/1.dcm": "VOILUTSequence must have entries of 8 to 16 bits",
     "050/1.dcm": "uses 12 bits, as in the compressed picture, instead of BitsStored 10",
     "080/1.dcm": "BodyPartExamined is HAND instead of CHEST",
     "140/1.dcm": "no usable VOI LUT or window, so the full range of the stored bits is shown",
 }
-"""File -> what `build` must say of its display."""
-BLANK_FILMS = ("000/1.dcm", "010/1.dcm")
-DAMAGED = ("060/2.dcm", "070/1.dcm")
-LOST = {0, 70}
-"""Studies whose only film is blank or damaged."""
+"""File -> what the log of `build` and the report must say of it."""
+BLANK_FILM, DAMAGED = "010/1.dcm", "060/2.dcm"
+"""Films of studies that have another film."""
+UNUSABLE = {0: "every pixel is grey level 35", 70: "truncated: pixel data of 4,192 bytes instead of 8,192"}
+"""Study whose only film cannot be used -> why."""
 
 
 def labels_of(i: int) -> tuple[str, ...]:
@@ -103,14 +103,15 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     return path
 
 
-def curate(root: Path) -> Path:
+def curate(root: Path, films: Path) -> Path:
     """Run the steps of a curation up to the split; reader C rejects every seventh study."""
     folder = root / "cur"
     texts = [" ".join(SENTENCES[label] for label in labels_of(i)) for i in range(N)]
     reports = ({"study": f"1.2.{i}", "patient": f"P{i}", "report": f"FINDINGS: {texts[i]}"} for i in range(N))
     sizes = Counter(len(labels_of(i)) for i in range(N))
     call("curate", "extract", folder, "--reports", write_rows(root / "reports.csv", reports), "--seed", 7)
-    call("curate", "sample", folder, "--strata", ",".join(f"{n}:{size}" for n, size in sizes.items()))
+    strata = ",".join(f"{n}:{size}" for n, size in sizes.items())
+    call("curate", "sample", folder, "--strata", strata, "--images", films, "--workers", 1)
     readers = write_rows(root / "readers.csv", ({"reader": reader, "capacity": N} for reader in READERS))
     call("curate", "assign", folder, "--readers", readers)
     votes = []
@@ -122,7 +123,7 @@ def curate(root: Path) -> Path:
     call("curate", "consensus", folder, "--resamples", 10)
     call("curate", "select", folder, "--target", N)
     facts = ({"study": f"1.2.{i}", "sex": "FM"[i % 2], "maker": MAKERS[i % 10]} for i in range(N))
-    call("curate", "split", folder, "--facts", write_rows(root / "facts.csv", facts), "--best-of", 5)
+    call("curate", "split", folder, "--facts", write_rows(root / "facts.csv", facts), "--best-of", 20)
     return folder
 
 
@@ -131,8 +132,10 @@ class Walk:
     """What the commands of a maintainer wrote and printed; `own_id` maps an id to its UID."""
 
     inspected: str
+    set_aside: list[dict[str, Any]]
     log: list[dict[str, Any]]
     refused: str
+    report: str
     data: Path
     private: Path
     own_id: dict[str, str]
@@ -146,7 +149,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
     films, data, private = (root / name for name in ("films", "data", "private"))
     write_films(films)
     inspected = call("inspect", films).stdout
-    folder = curate(root)
+    folder = curate(root, films)
     with (folder / "benchmark" / "mapping.yaml").open("a", encoding="utf-8") as file:
         file.write("equipment: {model: left out}\n")
 
@@ -155,11 +158,10 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
 
     halves = ("--out", data, "--holdout", private)
     build(folder / "benchmark" / "mapping.yaml", *halves, "--log", root / "log.jsonl")
-    log = [json.loads(line) for line in (root / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     publish = ("publish", data, "lab/chest", "--holdout", private, "--dry-run")
     refused = call(*publish, expect=1).stderr
-    for name in BLANK_FILMS:
-        (films / name).unlink()
+    call("report", data, "--out", root / "report")
+    (films / BLANK_FILM).unlink()
     build(folder / "benchmark" / "mapping.yaml", *halves, "--overwrite", "--id-table", root / "ids.csv")
     call(*publish)
     with (root / "ids.csv").open(encoding="utf-8") as file:
@@ -170,24 +172,36 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
     later = ("--out", root / "data2", "--holdout", root / "private2", "--version", "1.1.0")
     build(root / "cur2" / "benchmark" / "mapping.yaml", *later, "--previous", data, "--previous-holdout", private)
     sides = ("--holdout-before", private, "--holdout-after", root / "private2")
-    return Walk(inspected, log, refused, data, private, own_id, call("diff", data, root / "data2", *sides).stdout)
+    set_aside, log = (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for path in (folder / "set_aside.jsonl", root / "log.jsonl")
+    )
+    report = (root / "report" / "report.html").read_text(encoding="utf-8")
+    differences = call("diff", data, root / "data2", *sides).stdout
+    return Walk(inspected, set_aside, log, refused, report, data, private, own_id, differences)
 
 
 def test_films_are_counted_and_damaged_ones_left_out(walk: Walk) -> None:
     assert walk.inspected.split()[2:] == ["studies", "150", "images", "152", "files", "set", "aside", "2"]
-    assert {entry["file"] for entry in walk.log if entry["what"] == "problem"} == set(DAMAGED)
+    assert {entry["file"] for entry in walk.log if entry["what"] == "problem"} == {DAMAGED}
     assert {entry["file"] for entry in walk.log if entry["what"] == "set aside"} == {"110/2.dcm", "120/2.dcm"}
+
+
+def test_readers_are_asked_only_what_can_be_built(walk: Walk) -> None:
+    reasons = {f"1.2.{i}": f"{i:03}/1.dcm: {reason}" for i, reason in UNUSABLE.items()}
+    assert {entry["study_id"]: entry["reason"] for entry in walk.set_aside} == reasons
 
 
 def test_every_fallback_is_named(walk: Walk) -> None:
     notes = {entry["file"]: entry for entry in walk.log if entry["what"] == "picture"}
-    assert notes.keys() == {*FALLBACKS, *BLANK_FILMS}
+    assert notes.keys() == {*FALLBACKS, BLANK_FILM}
     assert [name for name, text in FALLBACKS.items() if text not in " ".join(notes[name]["warnings"])] == []
-    assert {name for name, note in notes.items() if note["fault"]} == set(BLANK_FILMS)
+    assert {name for name, note in notes.items() if note["fault"]} == {BLANK_FILM}
+    assert [text for text in FALLBACKS.values() if text not in walk.report] == []
 
 
-def test_blank_films_are_not_published(walk: Walk) -> None:
-    assert walk.refused.count("--accept-film") == len(BLANK_FILMS)
+def test_blank_film_is_not_published(walk: Walk) -> None:
+    assert walk.refused.count("--accept-film") == 1
     for name in ("multilabel", "holdout_inputs"):
         for images in pq.read_table(walk.data / name)["images"].to_pylist():
             assert min(np.ptp(np.asarray(Image.open(io.BytesIO(image["bytes"])))) for image in images) > 16
@@ -196,16 +210,16 @@ def test_blank_films_are_not_published(walk: Walk) -> None:
 def test_no_study_is_lost_for_one_film(walk: Walk) -> None:
     studies = [*read_studies(walk.data, "released"), *read_studies(walk.private, "holdout")]
     by_number = {int(walk.own_id[study.study_id].split(".")[-1]): study for study in studies}
-    assert by_number.keys() == set(range(N)) - LOST
+    assert by_number.keys() == set(range(N)) - UNUSABLE.keys()
     assert {len(study.images) for study in studies} == {1}
     assert {i: study.labels for i, study in by_number.items()} == {i: labels_of(i) for i in by_number}
     assert {image.model_raw for study in studies for image in study.images} == {None}
 
 
 def test_halves_stay_balanced(walk: Walk) -> None:
-    """Sizes differ by at most the lost studies, and each label's standardized difference is below a quarter."""
+    """The halves have the same size, and each label's standardized difference is below a quarter."""
     halves = read_studies(walk.data, "released"), read_studies(walk.private, "holdout")
-    assert abs(len(halves[0]) - len(halves[1])) <= len(LOST)
+    assert len(halves[0]) == len(halves[1]) == (N - len(UNUSABLE)) / 2
     for label in SENTENCES:
         p, q = (sum(label in study.labels for study in half) / len(half) for half in halves)
         assert abs(p - q) / np.sqrt((p * (1 - p) + q * (1 - q)) / 2) < 0.25

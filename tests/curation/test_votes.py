@@ -71,7 +71,7 @@ DEGENERATE = {
     ),
     "twice": (
         HEAD + "s1,ann,disagree,,\ns2,ann,disagree,,\ns1,ann,disagree,,\n",
-        "votes.csv:4: `study` must be answered once by a reader, got 's1' of 'ann' again, first in row 2",
+        "votes.csv:4: `study` must be answered once by a reader, got 's1' of 'ann' again, first in votes.csv:2",
     ),
     "unknown label": (HEAD + "s1,ann,disagree,,Kyphosis\n", "`labels` must be one of the twelve .*, got 'Kyphosis'"),
     "label twice": (HEAD + "s1,ann,disagree,,COPD; copd\n", "`labels` must name each label once, got COPD again"),
@@ -193,6 +193,18 @@ def test_incomplete_studies_are_counted_and_refused(tmp_path):
     assert record.counts["studies_by_votes"] == {"0": 1, "1": 0, "2": 1, "3": 1}
     with pytest.raises(CurationError, match="allow_missing was True, is False"):
         import_votes(folder, tmp_path / "votes.csv")
+
+
+def test_each_reader_may_have_a_table(tmp_path):
+    head, *rows = ["study,reader,answer", *(f"{one.study_id},{one.reader},agree all" for one in ASSIGNED)]
+    paths = []
+    for reader in sorted({one.reader for one in ASSIGNED}):
+        paths.append(tmp_path / f"{reader}.csv")
+        paths[-1].write_text("\n".join([head, *(row for row in rows if f",{reader}," in row)]), encoding="utf-8")
+    folder = curation(tmp_path)
+    assert import_votes(folder, *paths).counts["votes"] == len(ASSIGNED)
+    with pytest.raises(BuildError, match=r"`study` must be answered once by a reader, got .*, first in ann.csv:2"):
+        import_votes(folder, *paths, paths[0], redo=True)
 
 
 def given_up(tmp_path, *pairs):
