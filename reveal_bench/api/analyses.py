@@ -13,9 +13,10 @@ from reveal_bench.analyses.operating import confidences_of_decisions
 from reveal_bench.analyses.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, count_below, label_curves, reader_points
 from reveal_bench.api.bench import AnyBench, as_asked_bench
-from reveal_bench.api.inputs import name_of
+from reveal_bench.api.inputs import name_of, type_of
+from reveal_bench.api.keywords import suggest_keywords
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
-from reveal_bench.api.scoring import once, score_inputs, score_reader
+from reveal_bench.api.scoring import once, score_inputs, score_readers
 from reveal_bench.arguments import PROBABILITY_RULE, ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions, Thresholds
@@ -140,6 +141,7 @@ def _fit_text(estimate: Estimate) -> str:
     return with_interval(number_text(estimate.value, 2), interval_text(estimate.low, estimate.high, 2))
 
 
+@suggest_keywords
 def confidence(
     predictions: Any,
     bench: AnyBench,
@@ -347,6 +349,7 @@ def _points(curves: Mapping[str, Curve], x: str, y: str) -> list[dict[str, Any]]
     ]
 
 
+@suggest_keywords
 def curves(
     predictions: Any,
     bench: AnyBench,
@@ -357,9 +360,9 @@ def curves(
     seed: int = 0,
     unit: str = "patient",
     name: str | None = None,
-    beside: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | Sequence[Any] | None = None,
     max_fpr: float = 0.1,
-    readers: Mapping[str, Any] | None = None,
+    readers: Any = None,
 ) -> DetectorCurves | FindingCurves:
     """Compute a system's curves over all thresholds.
 
@@ -373,10 +376,10 @@ def curves(
     thresholds : score at or above which a detection counts, for sensitivity by size: one number (0.5 by default), or
         one per finding
     n_resamples, seed, unit : as in :func:`score`
-    beside : name -> predictions of other systems, which only the figures show
+    beside : name -> predictions of other systems, or a list of predictions, which only the figures show
     max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed
-    readers : for findings, points of the ROC plot: name -> a reader's predictions, or None for the reader of the
-        dataset folder who has this name
+    readers : for findings, points of the ROC plot: True for all readers of the dataset folder, a list of their names,
+        or name -> a reader's predictions, or None for the reader of the folder who has this name
 
     Raises
     ------
@@ -388,12 +391,11 @@ def curves(
     """
     opened = as_asked_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
-    if name in (beside or {}):
-        raise ArgumentError("beside", "must name other systems", repr(name))
+    others = _named_systems(beside, name)
     options = once(ScoringOptions(thresholds=thresholds))
     resampling, scored, curves_of = Resampling(n_resamples, seed, unit), {}, {}
     of_labels: dict[str, LabelCurves] = {}
-    for system, inputs in {name: predictions, **(beside or {})}.items():
+    for system, inputs in {name: predictions, **others}.items():
         scored[system] = score_inputs(inputs, opened, options, argument="predictions", name=system)
         rows = scored[system].rows
         if "average_precision" in rows.metrics():
@@ -409,13 +411,27 @@ def curves(
         curves_of[system] = curved
     if of_labels:
         own, points = of_labels.pop(name), []
-        for reader, inputs in (readers or {}).items():
-            rows = score_reader(reader, inputs, opened, scored[name])
+        for reader, rows in score_readers(readers, opened, scored[name]).items():
             points += reader_points(own.roc, reader, rows.estimates(resampling))
         return FindingCurves(scored[name], own, name, of_labels, points)
     if readers:
         raise ArgumentError("readers", "must be omitted for detections, whose curves cannot show readers", None)
     return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
+
+
+def _named_systems(beside: Any, first: str) -> Mapping[str, Any]:
+    """Return name -> predictions; those of a list are named by their files, or "other 1", "other 2" ..."""
+    if isinstance(beside, list | tuple):
+        named = [(name_of(one, f"other {i}"), one) for i, one in enumerate(beside, 1)]
+    elif beside is None or isinstance(beside, Mapping):
+        named = list((beside or {}).items())
+    else:
+        rule = "must be a mapping of names to predictions, or a list of predictions"
+        raise ArgumentError("beside", rule, type_of(beside))
+    names = [first, *(name for name, _ in named)]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ArgumentError("beside", "must name other systems, each once", repr(repeated[0]))
+    return dict(named)
 
 
 @dataclass(frozen=True, repr=False)

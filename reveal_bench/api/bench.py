@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
@@ -35,6 +35,7 @@ from reveal_bench.kinds.parts import Manifest
 
 if TYPE_CHECKING:
     import datasets
+    import pandas as pd
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -80,6 +81,18 @@ class References(Sequence[Any]):
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the references as a DataFrame with a column for each field of the records."""
+        import pandas as pd
+
+        names = [field.name for field in fields(self._records[0])] if self._records else []
+        return pd.DataFrame([[getattr(record, name) for name in names] for record in self._records], columns=names)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The references as a DataFrame, like :meth:`to_pandas`."""
+        return self.to_pandas()
 
     def __repr__(self) -> str:
         return self._name

@@ -123,12 +123,32 @@ class Comparisons(TableResult):
     @property
     def remarks(self) -> list[str]:
         """Sentences that count unanswered questions, and name the findings on which only one system has a score."""
-        return [*self.unanswered, *unshared_findings(self.comparisons)]
+        return [*self.unanswered, *unshared_findings(self.comparisons), *self.left_out]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentence for each system on the metrics that are not compared because only the other system has them."""
+        of_a, of_b = self.scored_a.rows.metrics(), self.scored_b.rows.metrics()
+        shared = {name for name in of_a if name in of_b and METRICS[name].better != "neither"}
+        if shared != {c.metric for c in self.comparisons}:
+            return []  # one metric was asked for
+        lacking = [(self.a, self.scored_a, of_a, of_b), (self.b, self.scored_b, of_b, of_a)]
+        return [
+            f"not compared, because {name} lacks them: {', '.join(titles)}{scale_reason(scored)}"
+            for name, scored, own, others in lacking
+            if (titles := [METRICS[one].title for one in others if one not in own and METRICS[one].better != "neither"])
+        ]
 
     @property
     def unanswered(self) -> list[str]:
         """Sentences that count the questions without an answer."""
         return unanswered_questions([(self.a, self.scored_a), (self.b, self.scored_b)])
+
+
+def scale_reason(scored: ScoredFile) -> str:
+    """Return the linter's message and advice on scores that are no probabilities; empty for other predictions."""
+    own = [one for one in scored.report.problems if one.rule == "score-scale"]
+    return f" ({own[0].message}; {own[0].hint})" if own else ""
 
 
 def unshared_findings(comparisons: Sequence[Comparison]) -> list[str]:

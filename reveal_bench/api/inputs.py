@@ -179,6 +179,9 @@ def _written(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str]:
         return _written_table(inputs, bench, argument)
     ids = IdTexts(bench, argument)
     if isinstance(inputs, Mapping):
+        if inputs and all(hasattr(one, "to_pandas") or hasattr(one, "to_parquet") for one in inputs.values()):
+            rule = "must be predictions of one system: `rank` takes several by name, and `curves` in `beside`"
+            raise ArgumentError(argument, rule, f"those of {', '.join(map(str, inputs))}")
         lines = [line for key, answer in inputs.items() for line in kind.predictions.entries(ids.text(key), answer)]
         return _jsonl(lines, argument), "mapping"
     if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes | bytearray):

@@ -20,6 +20,7 @@ from reveal_bench.analyses.operating import (
 from reveal_bench.analyses.thresholds import Criterion, CriterionName
 from reveal_bench.api.bench import AnyBench, as_asked_bench
 from reveal_bench.api.inputs import name_of
+from reveal_bench.api.keywords import suggest_keywords
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.api.scoring import once, score_inputs
 from reveal_bench.arguments import ArgumentError
@@ -236,6 +237,7 @@ def _rate_text(rate: Estimate) -> str:
     return with_interval(percent_number(rate.value), percent_interval(rate.low, rate.high))
 
 
+@suggest_keywords
 def tune_thresholds(
     predictions: Any,
     bench: AnyBench,
@@ -264,7 +266,7 @@ def tune_thresholds(
 
     Returns
     -------
-    ThresholdTuning; `score` accepts its `thresholds`, and its `write` adds them to a ``submission.json``
+    ThresholdTuning; `score` accepts it as `thresholds`, and its `write` adds them to a ``submission.json``
 
     Raises
     ------
@@ -278,10 +280,13 @@ def tune_thresholds(
     if criterion is None:
         rule = "must be given, as in `metric`='youden', or `sensitivity`, `specificity` or `ppv`"
         raise ArgumentError("metric", rule, others=("metric", "sensitivity", "specificity", "ppv"))
-    if otherwise is not None and not 0 <= otherwise <= 1:
-        raise ArgumentError("otherwise", "must be in [0, 1]", otherwise)
     scored = _scored(predictions, bench, split, name, ScoringOptions())
-    tuned = tune(confidences_of_decisions(scored.rows), criterion)
+    confidences = confidences_of_decisions(scored.rows)
+    if otherwise is not None and not (
+        0 <= otherwise <= 1 if confidences.are_probabilities else math.isfinite(otherwise)
+    ):
+        raise ArgumentError("otherwise", "must be in [0, 1], or finite for logits", otherwise)
+    tuned = tune(confidences, criterion)
     lacking = {one.finding: one.reason for one in tuned if one.reason}
     if lacking and otherwise is None:
         named = "; ".join(f"{finding}: {reason}" for finding, reason in lacking.items())
@@ -291,6 +296,7 @@ def tune_thresholds(
     return ThresholdTuning(scored, criterion, tuned, otherwise if lacking else None)
 
 
+@suggest_keywords
 def operating_points(
     predictions: Any,
     bench: AnyBench,

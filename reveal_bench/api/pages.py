@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
 Progress = Callable[..., None]
+_RUNS_RULE = (
+    'must be paths of run folders and prediction files (`rb.convert(table, bench).write("a.jsonl")` writes one)'
+)
 
 
 @dataclass(frozen=True)
@@ -130,9 +133,11 @@ def report(
 def _labelled(runs: Any) -> list[tuple[str, Path]]:
     if isinstance(runs, str | Path):
         return [("", Path(runs))]
+    if not isinstance(runs, Mapping | list | tuple):
+        raise ArgumentError("runs", _RUNS_RULE, type_of(runs))
     named = runs.items() if isinstance(runs, Mapping) else runs
     pairs = [one if isinstance(one, tuple) else ("", one) for one in named]
     wrong = next((path for _, path in pairs if not isinstance(path, str | Path)), None)
     if wrong is not None:
-        raise ArgumentError("runs", "must be run folders and prediction files", type_of(wrong))
+        raise ArgumentError("runs", _RUNS_RULE, type_of(wrong))
     return [(label, Path(path)) for label, path in pairs]

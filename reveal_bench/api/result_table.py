@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import replacing
 from reveal_bench.printed_tables import PrintedTable
 from reveal_bench.words import count_text, interval_text, number_text, p_text
@@ -106,12 +109,23 @@ class TableResult(ABC):
             head, [list(row.values()) for row in rows], ". ".join([self.caption, *self.remarks]), n_left=len(head)
         )
 
+    if not TYPE_CHECKING:  # so that a type checker rejects misspelt names
+
+        def __getattr__(self, name: str) -> Any:
+            import pandas as pd
+
+            in_table = not name.startswith("_") and hasattr(pd.DataFrame, name)
+            hint = "; `.table` is a DataFrame, which has it" if in_table else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
     def __repr__(self) -> str:
         table = self._printed()
         lines = [line.rstrip() for line in table.first(_ROWS_IN_REPR).to_lines()] if table.rows else ["(no rows)"]
         n_more = len(table.rows) - _ROWS_IN_REPR
         more = [f"... and {count_text(n_more, 'more row')}, in .table"] * (n_more > 0)
-        return "\n".join([self.caption, *lines, *more, *self.remarks])
+        width = shutil.get_terminal_size((0, 0)).columns  # 0 outside a terminal
+        texts = ["\n".join(textwrap.wrap(text, width)) if width else text for text in (self.caption, *self.remarks)]
+        return "\n".join([texts[0], *lines, *more, *texts[1:]])
 
     def _repr_html_(self) -> str:
         table = self._printed()
@@ -145,6 +159,10 @@ class TablesResult(TableResult):
 
 def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustration]) -> list[Path]:
     """Write text files, and figures as SVG and PNG, into `folder`; return their paths."""
+    if folder.suffix in (".csv", ".jpg", ".pdf", ".png", ".svg"):
+        raise ArgumentError(
+            "out", "must be a folder, into which tables are written as CSV, figures as SVG and PNG", folder
+        )
     files = {**files, **{f"{figure.name}.{kind}": figure.file(kind) for figure in drawn for kind in ("svg", "png")}}
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():

@@ -93,7 +93,7 @@ class Scores(TableResult):
         """Predictions, split, method of intervals, where thresholds were tuned, and the number of lint warnings."""
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
-        warned = f"; {count_text(n, 'warning')} of the linter: scored.report" if n else ""
+        warned = f"; {count_text(n, 'warning')} of the linter, in `.scored.report`" if n else ""
         scale = scale_text(one.metric for one in self.scored.estimates)
         declined = f"; {self.scored.answered.in_words}: `answered`" if self.scored.answered else ""
         how = "; ".join([intervals_text(self.scored.resampling), *self.scored.tuning_notes])

@@ -13,8 +13,9 @@ from reveal_bench.analyses.reader_reference import score_against_readers
 from reveal_bench.analyses.relative_decrease import published_decreases
 from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
-from reveal_bench.api.comparison_tables import Comparisons, Ranking
+from reveal_bench.api.comparison_tables import Comparisons, Ranking, scale_reason
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
+from reveal_bench.api.keywords import suggest_keywords
 from reveal_bench.api.printed_board import READERS_BELOW, read_printed, readers_below
 from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
 
+@suggest_keywords
 def score(
     predictions: Any,
     bench: AnyBench,
@@ -198,8 +200,22 @@ def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
     return records, readings
 
 
-def score_reader(reader: str, inputs: Any, bench: Bench, scored: ScoredFile) -> Rows:
-    """Return the rows of a reader, with the options of a scored system.
+def score_readers(readers: Any, bench: Bench, scored: ScoredFile) -> dict[str, Rows]:
+    """Return the rows of every reader, with the options of a scored system; `readers` as of :func:`curves`."""
+    if readers is None or readers is False:
+        return {}
+    if readers is True:
+        readers = list(read_readers(bench)[1])
+    if isinstance(readers, list | tuple) and all(isinstance(one, str) for one in readers):
+        readers = dict.fromkeys(readers)
+    if not isinstance(readers, Mapping):
+        rule = "must be True (all readers of the folder), a list of their names, or a mapping of names to predictions"
+        raise ArgumentError("readers", rule, type_of(readers))
+    return {reader: _score_reader(reader, inputs, bench, scored) for reader, inputs in readers.items()}
+
+
+def _score_reader(reader: str, inputs: Any, bench: Bench, scored: ScoredFile) -> Rows:
+    """Return the rows of a reader.
 
     Parameters
     ----------
@@ -291,6 +307,7 @@ def _own_ratings(ratings: Sequence[Rating], model: str, system: Any = None) -> S
     return own
 
 
+@suggest_keywords
 def compare(
     a: Any,
     b: Any,
@@ -394,6 +411,11 @@ def compare_with(
     options = replace(options, part=_shared_part(scored, "b"))
     resampling = options.resampling if compat is None else replace(options.resampling, unit="image")
     metrics = None if metric is None else [metric_named(metric, scored)]
+    for system, name in zip(scored, names, strict=True):
+        if metrics and metrics[0] not in system.rows.metrics():
+            shared = ", ".join(one for one in one.rows.metrics() if one in other.rows.metrics())
+            rule = f"must be one that both systems have: {shared or 'none'}"
+            raise ArgumentError("metric", rule, f"{metric!r}, which {name} lacks{scale_reason(system)}")
     if compat is not None:
         compared = published_decreases(one, other, compat, resampling=resampling, metrics=metrics)
     elif relative:
@@ -429,6 +451,7 @@ def two_names(a: Any, b: Any) -> list[str]:
     return names
 
 
+@suggest_keywords
 def rank(
     systems: Mapping[str, Any] | str | Path,
     bench: AnyBench,
@@ -443,7 +466,7 @@ def rank(
     unit: str = "patient",
     interval: Interval = "jackknife",
     finding_groups: Any = None,
-    readers: Mapping[str, Any] | None = None,
+    readers: Any = None,
     printed: Any = None,
 ) -> Ranking:
     """Rank systems on one split, with rank intervals and tiers of systems without significant differences.
@@ -487,7 +510,7 @@ def rank_with(
     split: str | None = None,
     metric: str | None = None,
     ratings: Any = None,
-    readers: Mapping[str, Any] | None = None,
+    readers: Any = None,
     printed: Any = None,
 ) -> Ranking:
     """Rank systems like :func:`rank`, with the options in one object."""
@@ -519,9 +542,7 @@ def rank_with(
     by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
     left_out = [name for name in scored if name not in applying]
     below = {}
-    if readers:
-        first = next(iter(scored.values()))
-        rows = {reader: score_reader(reader, inputs, opened, first) for reader, inputs in readers.items()}
+    if rows := score_readers(readers, opened, next(iter(scored.values()))):
         estimates = {reader: own.estimates(options.resampling) for reader, own in rows.items()}
         below[READERS_BELOW] = readers_below(scored, estimates)
     columns, others = ({}, []) if printed is None else read_printed(printed, [one.name for one in ranked])

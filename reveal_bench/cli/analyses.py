@@ -101,16 +101,14 @@ def curves(
 ) -> None:
     """Compute curves over all thresholds: FROC for detection; ROC and precision-recall for findings; with bands."""
     from reveal_bench import api
-    from reveal_bench.api.inputs import name_of
 
     form = terminal.format_of(form, as_json)
     terminal.check_outside_datasets(out, "--out")
     thresholds = thresholds_of(metadata)
-    others = {name_of(other, "other"): other for other in beside or ()}
     options: dict[str, Any] = {"n_resamples": resamples, "max_fpr": max_fpr}
     options["readers"] = reader_inputs(reader)
     asked = terminal.asked_part(folder, split, findings, subset, [file])
-    result = api.curves(file, asked, split=split, thresholds=thresholds, beside=others, **options)
+    result = api.curves(file, asked, split=split, thresholds=thresholds, beside=beside, **options)
     terminal.write_tables(result, out)
     if form == "json":
         terminal.print_tables(result)

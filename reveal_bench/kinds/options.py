@@ -69,14 +69,15 @@ def plain_thresholds(thresholds: Any, findings: Sequence[str]) -> Thresholds | N
 
     Parameters
     ----------
-    thresholds : a number or a mapping of findings to numbers, from any library; or a vector with a number for each of
-        `findings`, in their order
+    thresholds : a number or a mapping of findings to numbers, from any library; the result of `tune_thresholds`; or a
+        vector with a number for each of `findings`, in their order
 
     Raises
     ------
     ArgumentError
         If a vector has another length.
     """
+    thresholds = getattr(thresholds, "thresholds", thresholds)  # the result of `tune_thresholds`
     if hasattr(thresholds, "to_dict") and all(isinstance(name, str) for name in thresholds.index):
         thresholds = thresholds.to_dict()  # a pandas Series by finding
     if isinstance(thresholds, TunedThresholds):

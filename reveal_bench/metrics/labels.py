@@ -226,6 +226,9 @@ def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Aver
     return ranking_replicates("average_precision", scores, references, once, average=average)[0, ...]
 
 
+_CUT_RULE = "must be in [0, 1], because the scores are probabilities"
+
+
 def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> BoolArray:
     """Return the predictions ``probabilities >= thresholds``; thresholds must be fixed before scoring.
 
@@ -236,7 +239,7 @@ def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> B
     if array.ndim != 2 or cut.shape not in ((), array.shape[1:]):
         shapes = f"{cut.shape} for `probabilities` {array.shape}"
         raise ArgumentError("thresholds", "must be () or (n_labels,) for (n_studies, n_labels)", shapes)
-    for name, values, rule in (("probabilities", array, PROBABILITY_RULE), ("thresholds", cut, "must be in [0, 1]")):
+    for name, values, rule in (("probabilities", array, PROBABILITY_RULE), ("thresholds", cut, _CUT_RULE)):
         bad = values[~((values >= 0) & (values <= 1))]
         if len(bad):
             raise ArgumentError(name, rule, bad[0])

@@ -248,7 +248,7 @@ def test_few_patients_beyond_the_fixed_rate_leave_no_interval() -> None:
     [
         ({}, "`metric` must be given, as in `metric`='youden', or `sensitivity`, `specificity` or `ppv`"),
         ({"metric": "f1", "ppv": 0.9}, "`metric` must be given without another criterion, got ppv, f1"),
-        ({"metric": "f1", "otherwise": 2}, "`otherwise` must be in [0, 1], got 2"),
+        ({"metric": "f1", "otherwise": 2}, "`otherwise` must be in [0, 1], or finite for logits, got 2"),
     ],
 )
 def test_options_of_tuning_are_checked(folder: Path, options: dict[str, float], message: str) -> None:

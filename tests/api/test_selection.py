@@ -259,7 +259,7 @@ def test_thresholds_of_scores_on_another_scale_must_name_every_finding(studies: 
     first = bench.info.findings[0]
     with pytest.raises(ArgumentError, match=r"`thresholds` must name every finding that is scored.*got none for"):
         rb.score(scores, bench, thresholds={first: 0.1})
-    with pytest.raises(ArgumentError, match="`thresholds` must be a number"):
+    with pytest.raises(ArgumentError, match="`thresholds` must be a finite number"):
         rb.score(scores, bench, thresholds=float("nan"))
     only = rb.score(scores, bench.select(first), thresholds=dict.fromkeys(bench.info.findings, 0.1), **FEW)
     assert ("f1", first) in figures(only)  # thresholds of findings that are not asked are left out

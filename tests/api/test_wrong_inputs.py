@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,68 @@ def test_other_kinds_of_file_are_refused(world: World, lines: list[dict[str, Any
             rb.score(inputs, world.folder)
     with pytest.raises(ValueError, match=r"is not a dataset folder: it has no manifest/benchmark\.json"):
         rb.load(tmp_path / "run")
+
+
+REFUSED: dict[str, tuple[Callable[[pd.DataFrame, rb.api.Bench], Any], str]] = {
+    "several systems": (lambda p, b: rb.score({"A": p, "B": p}, b), "one system: `rank` takes several by name"),
+    "readers of none": (lambda p, b: rb.curves(p, b, readers=True), "a dataset folder that has readings of single"),
+    "a number of readers": (lambda p, b: rb.rank({"A": p}, b, readers=5), "`readers` must be True (all readers of the"),
+    "one table beside": (lambda p, b: rb.curves(p, b, beside=p), "or a list of predictions, got a pandas.DataFrame"),
+    "one name twice": (lambda p, b: rb.curves(p, b, beside=[p], name="other 1"), "each once, got 'other 1'"),
+    "cuts of logits": (lambda p, b: rb.score(p, b, thresholds=-3.7), "in [0, 1], because the scores are probabilities"),
+    "a metric of one": (
+        lambda p, b: rb.compare(p, p - 1, b, metric="F1"),
+        "`metric` must be one that both systems have: auroc, average_precision, got 'F1', which b lacks (18 scores "
+        "outside [0, 1]",
+    ),
+    "a figure": (lambda p, b: rb.curves(p, b, n_resamples=2).write("a.pdf"), "`out` must be a folder, into which"),
+    "a method of pandas": (lambda p, b: b.cases.head(), "'head'; `.table` is a DataFrame, which has it"),
+    "a wrong name": (lambda p, b: b.cases.heads, "'Cases' object has no attribute 'heads'"),
+    "a selection": (lambda p, b: rb.compare(p, p, b, findings=["Edema"]), "did you mean `bench.select(findings)` as"),
+    "other thresholds": (lambda p, b: rb.compare(p, p, b, thresholds=0.3), "mean `score(..., thresholds=...)` as"),
+    "a plural": (
+        lambda p, b: rb.score(p, b, metrics="F1"),
+        "score() has no argument `metrics`; did you mean `metric`?",
+    ),
+    "replicates": (lambda p, b: rb.score(p, b, n_boot=9), "no argument `n_boot`; did you mean `n_resamples`?"),
+    "anything": (lambda p, b: rb.curves(p, b, colour=1), "no argument `colour`; it has predictions, bench, split, th"),
+    "a table as a run": (lambda p, b: rb.report({"A": p}, b, out="a"), "prediction files (`rb.convert(table, bench).w"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusal_names_the_form_that_works(studies: tuple[Path, Path], case: str) -> None:
+    attempt, message = REFUSED[case]
+    table = wide().set_index("study_id").rename_axis(None)
+    table.iloc[0] = 0.7
+    with pytest.raises((ValueError, TypeError, AttributeError), match=re.escape(message)):
+        attempt(table, rb.load(studies[0]))
+
+
+def test_natural_forms_of_arguments_work(studies: tuple[Path, Path]) -> None:
+    """A tuning is accepted as thresholds.
+
+    One of two studies with Mass scores higher than all others, so Mass has an F1 of 2 / (2 + 1).
+    """
+    bench, table = rb.load(studies[0]), wide().set_index("study_id").rename_axis(None)
+    table.iloc[0] = 0.7
+    result = rb.curves(table, bench, n_resamples=2, beside=[table])
+    assert isinstance(result, rb.api.FindingCurves)
+    assert list(result.beside) == ["other 1"]
+    logits = table.where(table > 0.5, -0.8)
+    tuning = rb.tune_thresholds(logits, bench, metric="f1", otherwise=-0.3)
+    f1 = {one.finding: one.value for one in rb.score(logits, bench, thresholds=tuning).estimates if one.metric == "f1"}
+    assert f1["Mass"] == pytest.approx(2 / 3)
+    left_out = rb.compare(table, logits, bench).remarks
+    assert left_out[0].startswith("not compared, because b lacks them: F1, Precision, ")
+    assert rb.compare(table, logits, bench, metric="AUROC").remarks == []
+    assert bench.references.to_pandas().study_id.tolist() == [f"study-{i}" for i in range(N_STUDIES)]
+
+
+def test_caption_is_as_wide_as_the_terminal(studies: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    scores = rb.score(wide(), rb.load(studies[0]))
+    lines = repr(scores).splitlines()
+    n = next(i for i, line in enumerate(lines) if line.startswith("metric"))
+    assert max(map(len, lines[:n])) <= 40
+    assert " ".join(lines[:n]) == scores.caption

@@ -24,7 +24,7 @@ def test_every_translated_parameter_leads_to_a_command() -> None:
     ("command", "argument", "named"),
     [
         ("baseline", "records", "FOLDER"), ("score", "bench", "FOLDER"), ("curves", "thresholds", "`thresholds`"),
-        ("rank", "systems", "DIRECTORY"), ("compare", "n_resamples", "--resamples"), ("saliency", "prob", "MAPS"),
+        ("rank", "systems", "SYSTEMS"), ("compare", "n_resamples", "--resamples"), ("saliency", "prob", "MAPS"),
         ("build", "pixels", "--images"), ("import-lmms", "export", "--tasks"), ("shapes", "overwrite", "`overwrite`"),
     ],
 )  # fmt: skip

@@ -193,7 +193,7 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
         assert (comparison["a"], comparison["b"]) == expected
     for thresholds, message in (
         ("null", ""),
-        ('"0.5"', "`thresholds` must be a number in [0, 1]"),
+        ('"0.5"', "`thresholds` must be a finite number, or one for each label"),
         ("true", "got True"),
     ):
         (tmp_path / "other.json").write_text(f'{{"thresholds": {thresholds}}}')

@@ -389,7 +389,7 @@ def test_thresholds_are_reached_or_not() -> None:
     for probabilities, thresholds, message in (
         ([[1.5]], 0.5, f"`probabilities` {PROBABILITY_RULE}, got 1.5"),
         ([[NAN]], 0.5, f"`probabilities` {PROBABILITY_RULE}, got nan"),
-        ([[0.5]], NAN, "`thresholds` must be in [0, 1], got nan"),
+        ([[0.5]], NAN, "`thresholds` must be in [0, 1], because the scores are probabilities, got nan"),
         ([[0.5]], [0.1, 0.2], "`thresholds` must be () or (n_labels,) for (n_studies, n_labels), got (2,)"),
         ([0.5], 0.5, "got () for `probabilities` (1,)"),
     ):

@@ -344,7 +344,7 @@ def _thresholds(thresholds: Thresholds | None, labels: Sequence[str]) -> float |
     thresholds = 0.5 if thresholds is None else thresholds
     for value in thresholds.values() if isinstance(thresholds, Mapping) else [thresholds]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ArgumentError("thresholds", "must be a number in [0, 1], or one for each label named", repr(value))
+            raise ArgumentError("thresholds", "must be a finite number, or one for each label named", repr(value))
     if not isinstance(thresholds, Mapping):
         return float(thresholds)
     unknown = sorted(set(thresholds) - set(labels))
