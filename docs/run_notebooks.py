@@ -82,7 +82,7 @@ def _outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, A
 
 def _command(line: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": WIDTH}
+    environment = {**os.environ, "PATH": path}
     done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{line}\n{done.stdout}{done.stderr}")
@@ -107,5 +107,6 @@ def _lines(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    os.environ["COLUMNS"] = WIDTH
     for notebook_path in sorted(FOLDER.glob("*.ipynb")):
         notebook_path.write_text(text(run(notebook_path)), encoding="utf-8")
