@@ -22,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from reveal_leaderboard.boards.exports import csv_text, parquet_bytes
+from reveal_leaderboard.boards.exports import COLUMNS, csv_text, parquet_bytes
 from reveal_leaderboard.boards.standings import read_ranking
 from reveal_leaderboard.release.receipts import public_keys
 from reveal_leaderboard.store.blobs import Blobs
@@ -37,8 +37,8 @@ SUBMISSIONS: dict[str, tuple[str, str]] = {
     "submission_id": ("string", "id of the submission, also in the name of its receipts and predictions"),
     "team": ("string", "name of the team"),
     "model": ("string", "name of the model"),
-    "model_version": ("string", "version of the model, as stated by the team"),
-    "kind": ("string", "kind of system"),
+    "model_version": COLUMNS["model_version"],
+    "kind": ("string", "multimodal_llm, cnn, saliency, human_reader or other"),
     "status": ("string", "scored, queued, scoring, reading (waits for readers), refused, failed or withdrawn"),
     "sent_to": ("string", "version of the benchmark to which the file was sent"),
     "sent_at": ("string", "time of sending, UTC"),
@@ -47,10 +47,7 @@ SUBMISSIONS: dict[str, tuple[str, str]] = {
     "hidden_at": ("string", "time at which an administrator hid the entry, UTC"),
     "hidden_why": ("string", "reason for hiding"),
     "is_chosen": ("bool", "whether the team chose this submission to represent its model"),
-    "rank": ("int32", "rank on the board now; empty if not ranked"),
-    "rank_low": ("int32", "best rank in the rank interval"),
-    "rank_high": ("int32", "worst rank in the rank interval"),
-    "tier": ("string", "tier on the board, A for the best"),
+    **{name: COLUMNS[name] for name in ("rank", "rank_low", "rank_high", "tier")},
     "filename": ("string", "name of the file that was sent"),
     "sha256": ("string", "SHA-256 of this file"),
     "size": ("int64", "size of this file in bytes"),
@@ -60,15 +57,9 @@ SUBMISSIONS: dict[str, tuple[str, str]] = {
 }
 FIGURES: dict[str, tuple[str, str]] = {
     "submission_id": ("string", "id of the submission"),
-    "version": ("string", "version of the benchmark"),
+    "version": COLUMNS["version"],
     "part": ("string", 'part of the holdout: "public" while a round runs, "final" for the patients kept until its end'),
-    "metric": ("string", "name of the metric"),
-    "finding": ("string", '"macro" for the mean over the shown findings'),
-    "value": ("float64", "rounded fraction, coefficient from -1 to 1, or mean rating from 1 to 5"),
-    "low": ("float64", "lower bound of the 95% interval, rounded"),
-    "high": ("float64", "upper bound of the 95% interval, rounded"),
-    "n": ("string", "range of the number of cases; for a macro, the number of findings"),
-    "signature": ("string", "computation of the score, with the metric's version"),
+    **{name: COLUMNS[name] for name in ("metric", "finding", "value", "low", "high", "n", "signature")},
     "shown_of": ("string", "submission whose scores these are: an earlier one if this one did not exceed it"),
     "scored_at": ("string", "time of scoring, UTC"),
 }
