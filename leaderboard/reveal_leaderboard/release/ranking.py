@@ -207,7 +207,7 @@ def _kind(systems: Sequence[Rows]) -> AnyKind:
 
 def _resample(systems: Sequence[Rows], metric: str, findings: Sequence[str], policy: ReleasePolicy) -> list[Resampled]:
     first = systems[0]
-    resampling = Resampling(policy.n_resamples, policy.seed)
+    resampling = Resampling(policy.n_resamples, policy.seed, interval="percentile")  # open boards need replicates
     resampled = type(first).resample(systems, resampling, metrics=[metric], groups=first.macro_over(findings))
     return [of_system[metric] for of_system in resampled]
 
