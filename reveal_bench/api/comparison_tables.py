@@ -123,7 +123,8 @@ class Comparisons(TableResult):
     @property
     def remarks(self) -> list[str]:
         """Sentences that count unanswered questions, and name the findings on which only one system has a score."""
-        return [*self.unanswered, *unshared_findings(self.comparisons), *self.left_out]
+        grids = differing_grids({self.a: self.scored_a, self.b: self.scored_b})
+        return [*self.unanswered, *grids, *unshared_findings(self.comparisons), *self.left_out]
 
     @property
     def left_out(self) -> list[str]:
@@ -149,6 +150,13 @@ def scale_reason(scored: ScoredFile) -> str:
     """Return the linter's message and advice on scores that are no probabilities; empty for other predictions."""
     own = [one for one in scored.report.problems if one.rule == "score-scale"]
     return f" ({own[0].message}; {own[0].hint})" if own else ""
+
+
+def differing_grids(scored: Mapping[str, ScoredFile]) -> list[str]:
+    """Return a sentence that names the systems' grids if they differ, because their cells cannot be compared."""
+    grids = {name: one.options.grid for name, one in scored.items()}
+    named = ", ".join(f"{n} x {n} of {name}" for name, n in grids.items())
+    return [f"scores of cells are left out, because the grids differ: {named}"] if len(set(grids.values())) > 1 else []
 
 
 def unshared_findings(comparisons: Sequence[Comparison]) -> list[str]:
@@ -268,7 +276,8 @@ class Ranking(TableResult):
         values = {name: {e.finding: e.value for e in scores if e.finding != MACRO} for name, scores in own.items()}
         n = self.ranked[0].n
         unshared = _unshared(self.metric, "macros are", n, "every system", values)
-        return [*unanswered_questions((name, self.scored[name]) for name in values), *unshared]
+        counted = unanswered_questions((name, self.scored[name]) for name in values)
+        return [*counted, *differing_grids(self.scored), *unshared]
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return each system with its ranks, its tier and its score in percent."""

@@ -28,7 +28,7 @@ from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval
-from reveal_bench.predictions.files import prediction_file, prediction_files
+from reveal_bench.predictions.files import prediction_file, prediction_files, stated_grid
 from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
@@ -255,6 +255,8 @@ def score_inputs(
         return predictions
     if ratings is not None:
         ratings = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
+    if options.grid is None and bench.kind.questions.uses_grid:
+        options = replace(options, grid=stated_grid(predictions))
     options = resolve_options(options, bench.dataset, bench.split, ratings=ratings)
     at_home = LintOptions(options.grid, options.allow_missing, any_scale=True, name=name)
     report = lint_inputs(predictions, bench, at_home, argument)
@@ -397,7 +399,7 @@ def compare_with(
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
     opened, names = as_asked_bench(bench, split, runs=[a, b]), two_names(a, b)
     ratings = read_ratings_given(ratings, opened.split)
-    one, other = scored = [
+    scored = [
         score_inputs(
             system,
             opened,
@@ -408,6 +410,7 @@ def compare_with(
         )
         for system, argument, name in zip((a, b), "ab", names, strict=True)
     ]
+    one, other = scored = _on_one_grid(scored)
     options = replace(options, part=_shared_part(scored, "b"))
     resampling = options.resampling if compat is None else replace(options.resampling, unit="image")
     metrics = None if metric is None else [metric_named(metric, scored)]
@@ -425,6 +428,12 @@ def compare_with(
         groups = one.options.finding_groups or {}
         compared = compare_groups(one.rows, other.rows, groups, resampling, compared, margin=judged_by, metrics=metrics)
     return Comparisons(names[0], names[1], one, other, compared, relative, resampling, compat)
+
+
+def _on_one_grid(scored: list[ScoredFile]) -> list[ScoredFile]:
+    """Return the scores, without those of cells if the systems answered on different grids."""
+    is_one = len({one.options.grid for one in scored}) == 1
+    return scored if is_one else [replace(one, rows=one.rows.without_cells()) for one in scored]
 
 
 def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | None:
@@ -531,6 +540,7 @@ def rank_with(
             empty.append(name)
     if not scored:
         raise ArgumentError("systems", "must have predictions", f"only empty files: {', '.join(empty)}")
+    scored = dict(zip(scored, _on_one_grid(list(scored.values())), strict=True))
     options = replace(options, part=_shared_part(scored.values(), "systems"))
     by = _default_metric(opened.kind, scored) if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}

@@ -161,6 +161,10 @@ class Rows(ABC):
         """Return the rows for comparison with other systems, without values that its answers added."""
         return self
 
+    def without_cells(self) -> Self:
+        """Return the rows without scores that depend on the grid of cells."""
+        return self
+
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
         """Return metric -> expected macro over `groups` of random answers, which depends only on the references.
 

@@ -113,6 +113,18 @@ def metadata_beside(path: Path) -> Path | None:
     return next((one for one in (own, own.with_name(_METADATA)) if one.is_file()), None)
 
 
+def stated_grid(inputs: Any) -> int | None:
+    """Return the cells per side that a run, or the ``submission.json`` of a file, states; None if unknown."""
+    if not isinstance(inputs, str | Path):
+        return getattr(getattr(inputs, "info", None), "grid", None)
+    beside = metadata_beside(Path(inputs))
+    try:
+        grid = None if beside is None else json.loads(beside.read_text(encoding="utf-8"))["grid"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return grid if type(grid) is int and grid > 0 else None
+
+
 def split_of_runs(inputs: Iterable[Any]) -> str | None:
     """Return the split that the runs among `inputs` answered; None if no input is a run folder or a file in one.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.facts import of_score
 from reveal_bench.metrics.bootstrap import MACRO
 from tests.cli.test_score import call
@@ -77,3 +78,26 @@ def test_equal_columns_are_all_printed(world: World, tmp_path: Path) -> None:
     assert places == sorted(places)
     rows = list(csv.DictReader(call(*words, "--format", "csv").stdout.splitlines()))
     assert list(dict.fromkeys(row["metric"] for row in rows)) == ORDER["cell"]
+
+
+def test_a_file_is_read_on_the_grid_that_its_submission_states(world: World, tmp_path: Path) -> None:
+    """D4 of a 16 x 16 grid is in B2 of the folder's grid."""
+    bench = rb.load(world.folder)
+    coarse, file = answers(bench, cell="D4"), tmp_path / "cells.csv"
+    file.write_text(
+        "image_id,finding,cell\n" + "".join(f"{i},{finding},D4\n" for i, own in coarse.items() for finding in own)
+    )
+    plain = rb.score(file, bench, **FEW)
+    (tmp_path / "submission.json").write_text('{"grid": 16}')
+    fine = rb.score(file, bench, **FEW)
+    assert fine.to_pandas().equals(rb.score(file, bench, grid=16, **FEW).to_pandas())
+    assert not fine.to_pandas().equals(plain.to_pandas())
+    told = "scores of cells are left out, because the grids differ: {} x {} of {}, 16 x 16 of {}"
+    compared = rb.compare(coarse, file, bench, **FEW)
+    assert {one.metric for one in compared.comparisons} == {"point_hit"}
+    assert compared.remarks[0] == told.format(8, 8, "a", compared.b)
+    ranked = rb.rank({"coarse": coarse, "fine": file}, bench, **FEW)
+    assert (ranked.metric, ranked.remarks[0]) == ("point_hit", told.format(8, 8, "coarse", "fine"))
+    with pytest.raises(ArgumentError, match=r"`metric` must be one that at least one file has"):
+        rb.rank({"coarse": coarse, "fine": file}, bench, metric="grid_hit", **FEW)
+    assert rb.lint(file, bench).ok

@@ -122,7 +122,8 @@ def test_challenge_table_is_refused_with_the_remedy_first(folder_of: Callable[..
     _, ids = opened(folder)
     (tmp_path / "rsna.csv").write_text(f"patientId,PredictionString\n{ids[0]},0.9 10 20 50 60\n")
     lines = call("score", tmp_path / "rsna.csv", folder, expect=1).stderr.splitlines()
-    assert lines[1].startswith("is this another program's table, or COCO results? `reveal-bench convert FOLDER")
+    remedy = f"is this another program's table, or COCO results? `reveal-bench convert {folder} --from table"
+    assert lines[1].startswith(remedy)
 
 
 @pytest.mark.parametrize("as_frame", [False, True])

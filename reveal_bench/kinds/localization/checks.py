@@ -460,7 +460,8 @@ def cell_hint(cell: str, grid: Grid) -> str:
     for guess in (plain, plain[::-1]):
         if guess in grid.cells:
             return f"write {guess}: a capital letter for the column, then the row"
-    return "a cell of a finer grid? name the grid of the submission" if plain in Grid(16).cells else ""
+    advice = "a cell of a finer grid? state the `grid` in submission.json, or with --grid"
+    return advice if plain in Grid(16).cells else ""
 
 
 def box_hint(box: Box, row: ManifestRow) -> str:

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -95,6 +95,10 @@ _TEXT_AT_ONCE = 2 << 20
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
 
 
+_OF_CELLS = ("grid_hit", "grid_chance")
+"""Metrics that depend on the grid."""
+
+
 @dataclass(frozen=True, repr=False)
 class CaseRows(Rows):
     """Rows of one submission, one per case.
@@ -144,7 +148,7 @@ class CaseRows(Rows):
 
     @override
     def metrics(self) -> list[str]:
-        first = ("grid_hit", "grid_chance") if self.leading == "grid_hit" else ()
+        first = _OF_CELLS if self.leading == "grid_hit" else ()
         return [name for name in dict.fromkeys((*first, *METRICS)) if name in self.values]
 
     @property
@@ -157,7 +161,12 @@ class CaseRows(Rows):
     @override
     def leading(self) -> str:
         """Hit rate of paper 000 for cells, the pointing game of paper 002 for other forms; "" if none is known."""
-        return {"none": "", "cell": "grid_hit"}.get(self.protocol, "point_hit")
+        is_of_cells = self.protocol == "cell" and "grid_hit" in self.values
+        return "" if self.protocol == "none" else "grid_hit" if is_of_cells else "point_hit"
+
+    @override
+    def without_cells(self) -> Self:
+        return replace(self, values={name: own for name, own in self.values.items() if name not in _OF_CELLS})
 
     @override
     def estimates(
