@@ -101,9 +101,10 @@ _IS = r"(?:is|are|ist|sind|est|sont|es|está|è|é|är|looks?|appears?|seems?|re
 _DENIED_AFTER = re.compile(
     rf"(?i)(?:(?:, {CELL.pattern}){{0,5}},? (?:and|or|nor|und|et|y|e) (?:cell )?{CELL.pattern})?"
     rf"(?:\s?[:|(-]?\s{{0,3}}(?:{_IS} )?(?:both |all |also |quite |completely |entirely )?"
-    r"(?:clear|clean|normal\w?|sharp|unremarkable|spared|lucent|uninvolved|free|frei|unauffällig|libres?|liber[oa]|livre"
+    r"(?:clear|clean|normal\w?|sharp|unremarkable|spared|lucent|uninvolved|wrong|incorrect|free|frei|unauffällig|libres?|liber[oa]|livre"
     r"|limpi[oa]|vrij|prawidłow\w|wolny|(?:\w{1,12} )?(?:свобод|чист|норм)\w{0,5})"
     r"(?=\W{0,3}(?:$|[.,;|)\n]|and|but|und|et|y))"
+    r"|[\"'`*]{1,2} (?:is|was) (?:wrong|incorrect|not)\b"
     rf"|\s{_IS} (?:outside|beyond)\b|\s?[:|(?]\s{{0,3}}(?:no|none|nein|non|negative|absent|false)\b"
     r"|\s(?:do|does|did)(?:n't| not) (?:show|have|contain|look|seem|appear|quite)"
     r"|\s(?:shows?|has|contains) (?:only|no|normal|just|merely)\b|\s?[:|]?\s{0,3}[✗✘❌✖]"
@@ -141,24 +142,24 @@ _ALONE = re.compile(
 )
 _TURNS = re.compile(r"(?i)\b(?:followed|than|not|then|unlike|over|next|besides|with|nicht|pas|adjacent)\b")
 _FIRST_AFTER = re.compile(
-    r"(?i)\s?(?:\|[^|\n]{0,60}\|\s?|(?:→|->)\s?)?\(?(?:the )?(?:most|best|primary|main|strongest|highest|top choice"
-    r"|first choice|densest)\b|\s?[:|(]\s{0,3}(?:yes|true|positive|present|high|definite)\b"
+    r"(?i)\s?(?:\|[^|\n]{0,60}\|\s?|(?:→|->)\s?)?\(?(?:is )?(?:the )?(?:most|best|primary|main|strongest|highest"
+    r"|top choice|first choice|densest)\b|\s?[:|(]\s{0,3}(?:yes|true|positive|present|high|definite)\b"
     r"|\s(?:mostly|mainly|predominantly|primarily)\b|\s?[:|]?\s{0,3}[✓✔✅]"
 )
 _FIRST_BEFORE = re.compile(
     r"(?i)(?:^|[\n;,.]|\bmy )\s{0,3}(?:primary|main|first|1st|best|top|most likely)\b[^:\n,;]{0,20}[:=]\W{0,4}$"
     r"|\b(?:primary|main|first|best|top|most likely) (?:choice|pick|candidate|cell) (?:is|would be) (?:cell )?$"
-    r"|\[[xX]\]\s?$"
+    r"|\b(?:most likely|(?:first|top) choice|best guess)(?: in| at)?(?: cell)? $|\[[xX]\]\s?$"
 )
 _LESSER_AFTER = re.compile(
     r"(?i)\s?(?:(?:→|->)\s?)?\(?(?:possibl[ey]|less|lesser|maybe|perhaps|secondary|second|alternative|unlikely|adjacent"
-    r"|runner|to a lesser)\b"
+    r"|(?:as (?:an? |the )?)?(?:runner|alternative|second)|to a lesser)\b"
     r"|\s(?:is|are|was|looks?|seems?|appears?)(?: \w+)? (?:just|only|merely|simply|unlikely"
     r"|(?:probably |likely )?(?:a |an |the )?(?:rib|vessel|nipple|art[ei]fact|overlap|skin fold|hil(?:um|ar)))\b"
     r"|\s(?:can|could) be (?:excluded|ruled out|dismissed|discounted)\b"
 )
 _LESSER_BEFORE = re.compile(
-    r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|second(?: choice)?|2nd(?: choice)?"
+    r"(?i)(?:less(?:er)? (?:likely|extent|so|degree)|secondar(?:y|ily)|(?:second|third|fourth|2nd|3rd)(?: choice)?"
     r"|alternatively?|(?:possibly|perhaps|maybe)(?: also| even)?|runner-up|followed by|a (?:little|bit)|slightly|partly"
     r"|(?:and|but) also|(?:could|might|may) also be|(?:bordered|bounded|flanked) by"
     r"|(?:small|slight|low|lower|outside|remote|some) (?:chance|probability|possibility) (?:of|for|that it(?:'s| is)))"
@@ -184,7 +185,12 @@ _COMPARED = re.compile(
     r"[^.!?;\n]{0,40}\b(?:que|als|che|dan)\b)[^.!?;\n]{0,12}$"
 )
 # The number of a list before a cell, and the probability after it
-_RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])[.):]\s{0,3}\W{0,3}$")
+_RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])(?:[.):]|\s?\|)\s{0,3}\W{0,3}$")
+_DESCENDING = re.compile(
+    r"(?i)\b(?:ranked|ranking|(?:in|by) (?:descending |decreasing )?(?:order|likelihood|probability|confidence)"
+    r"|most (?:likely )?(?:first|to least)|top[- ]?[2-9])\b[^:.!?\n]{0,40}:\W{0,6}$"
+)
+_ASCENDING = re.compile(r"(?i)\b(?:ascending|increasing|least (?:likely )?(?:first|to most))\b[^:.!?\n]{0,60}:\W{0,6}$")
 _CHANCE = re.compile(
     r"\s{0,3}[:=(|-]?\s{0,3}\(?(?:(0?\.[0-9]{1,6}|1\.0{1,6})(?![0-9])|([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%|([★⭐●█■]{1,20}))"
 )
@@ -289,7 +295,7 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
         while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
             match = None
         if match:
-            after = _after_key(line[match.end() :])
+            after = _ranked_line(line) or _after_key(line[match.end() :])
             if after:
                 return after
     if not lines or (is_cut and len(lines) > 1):
@@ -349,6 +355,13 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
     return after[-1] if after else None
 
 
+def _ranked_line(line: str) -> _NamedCells | None:
+    """Return the cells of a line such as "Ranked cells: D5, E5", the first of them last; None for other lines."""
+    cells = _prose(line[:MAX_PROSE], "")[0] if _DESCENDING.search(line.partition(":")[0] + ":") else []
+    ranked = _ranked_first(line, cells) if len(cells) > 1 else None
+    return None if ranked is None else replace(ranked, how="a line")
+
+
 def _after_key(rest: str) -> _NamedCells | None:
     """Parse the text after a line's key: the cells at its beginning, "absent", or the cells in its prose."""
     listed = _list(rest)
@@ -380,6 +393,12 @@ def _first_by_number(text: str, cells: list[_Place]) -> int | None:
     marks = [_RANK.search(_before(text, start)) for _, start, _ in cells]
     if [int(mark[1]) if mark else 0 for mark in marks] == list(range(1, len(cells) + 1)):
         return 0
+    head = text[max(0, cells[0][1] - 120) : cells[0][1]]
+    if all(_AND.fullmatch(text[a[2] : b[1]]) for a, b in pairwise(cells)):
+        if _ASCENDING.search(head):
+            return len(cells) - 1
+        if _DESCENDING.search(head):
+            return 0
     if all(re.fullmatch(r"\s?[>≥]\s?", text[a[2] : b[1]]) for a, b in pairwise(cells)):
         return 0
     for chances in (

@@ -315,7 +315,23 @@ REFUSALS = [
     )
 ]
 
+RANKINGS = [
+    Case("Most likely D5; second choice E5; third F5.", "D5"),
+    Case("Ranked cells: D5, E5, F5", "D5"),
+    Case("Cells in order of likelihood: D5, E5, F5", "D5"),
+    Case("The candidates, in descending order of probability: C4, C5 and D5.", "C4"),
+    Case("Ranked from least to most likely: D5, E5, F5", "F5"),
+    Case("Top 3: D5, E5, F6", "D5"),
+    Case("| Rank | Cell |\n|---|---|\n| 1 | D5 |\n| 2 | E5 |", "D5"),
+    Case("D5 is most likely, then E5; third is F5.", "D5"),
+    Case("D5, with E5 as a runner-up", "D5"),
+    Case('Cell: "D5" is wrong, I pick E6', "E6"),
+    Case("I ranked the cells by brightness; the answer is E4.", "E4"),
+    Case("Cells: D5, E5", "E5"),
+]
+
 GROUPS = {
+    "rankings": RANKINGS,
     "columns": COLUMNS,
     "choices": CHOICES,
     "refusals": REFUSALS,
