@@ -296,19 +296,22 @@ def verify_receipt(
         ),
     ] = None,
     previous: Annotated[Path | None, typer.Option(help="Preceding receipt in the chain.")] = None,
-    predictions: Annotated[Path | None, typer.Option("--file", help="Prediction file that was scored.")] = None,
+    predictions: Annotated[
+        Path | None, typer.Option("--file", help="Prediction file or run folder that was scored.")
+    ] = None,
     any_key: Annotated[
         bool, typer.Option("--any-key", help="Accept any signing key: anyone could have signed.")
     ] = False,
 ) -> None:
     """Check a receipt offline: its signature, its position in the chain, and the scored file."""
     from reveal_bench.exchange import receipts
+    from reveal_bench.predictions.files import prediction_file
 
     verified = receipts.verify_receipt(
         receipts.read_document(file),
         None if key is None else read_key(key, file),
         previous=None if previous is None else receipts.read_document(previous),
-        file_sha256=None if predictions is None else file_sha256(predictions),
+        file_sha256=None if predictions is None else file_sha256(prediction_file(predictions)),
     )
     _show_receipt(verified.receipt)
     for sentence in verified.checked:

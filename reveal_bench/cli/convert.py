@@ -44,7 +44,8 @@ def convert(
         typer.Option("--file", help="File or folder to read, with --from; of a folder of tables, each CSV."),
     ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.")
+        Path | None,
+        typer.Option(help="Prediction file or run folder to convert, with --to; by default the references."),
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Also write the images, with --to.")] = True,
     reader: Annotated[str | None, typer.Option(help="Reader whose drawings, labels or rows are converted.")] = None,

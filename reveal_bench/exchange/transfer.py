@@ -18,6 +18,7 @@ from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, 
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import AnnotationExchange
 from reveal_bench.kinds.pictures import StoredPictures
+from reveal_bench.predictions.files import prediction_file, stated_grid
 from reveal_bench.predictions.limits import LintOptions
 
 PNG = b"\x89PNG"
@@ -51,7 +52,7 @@ def to_form(
     Parameters
     ----------
     out : new or empty folder
-    predictions : prediction file; by default the references are written
+    predictions : prediction file or run folder; by default the references are written
     reader : reader whose drawings or labels are written; by default those of all readers
     with_pictures : whether to write the dataset folder's pictures as well
 
@@ -173,7 +174,9 @@ def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | No
             raise ArgumentError("split", "must have public references, or `predictions` must be given", split)
         records = kind.data.read_records(folder, split)
         return _exchange(kind).drawn_references(records, manifest), records
-    report = kind.predictions.lint(Path(predictions), manifest, LintOptions(allow_missing=True))
+    predictions = prediction_file(Path(predictions))
+    options = LintOptions(stated_grid(predictions), allow_missing=True)
+    report = kind.predictions.lint(predictions, manifest, options)
     if not report.ok:
         raise LintError(report)
     records = _bare_records(kind, folder, split)

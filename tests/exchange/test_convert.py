@@ -117,9 +117,11 @@ def test_predictions_return_from_every_format(form: str, world: World, tmp_path:
         rle = {"size": list(size), "counts": encode_mask(drawn).counts}
         region = {"rle": rle} if form == "dicom-seg" else {"box": [4.0, 3.0, 10.0, 6.0]}
         lines.append({"image_id": image_id, "finding": finding, **region, "score": (1 + n % 8) / 10})
-    (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     words = ["convert", str(world.folder), "--split", "released", "--no-pictures", "--predictions"]
-    written = CliRunner().invoke(app, [*words, str(tmp_path / "p.jsonl"), "--to", form, "--out", str(tmp_path / "out")])
+    written = CliRunner().invoke(app, [*words, str(run), "--to", form, "--out", str(tmp_path / "out")])
     assert written.exit_code == 0, written
     for name in ["", *RETURNS[form].split()]:
         out = tmp_path / f"back-{name}"

@@ -251,7 +251,9 @@ def folder(tmp_path: Path) -> Path:
     for name, document in (("1.json", first), ("2.json", make(2, first["hash"], model="Model\x1b[31m A"))):
         (tmp_path / name).write_text(json.dumps(document))
     (tmp_path / "key.txt").write_text(public(KEY) + "\n")
-    (tmp_path / "predictions.jsonl").write_bytes(PREDICTIONS)
+    (tmp_path / "run").mkdir()
+    for path in (tmp_path, tmp_path / "run"):
+        (path / "predictions.jsonl").write_bytes(PREDICTIONS)
     return tmp_path
 
 
@@ -264,7 +266,7 @@ def run(*arguments: object) -> Any:
 def test_command_lists_checks_made_and_not_made(folder: Path) -> None:
     done = run(
         folder / "2.json", "--key", folder / "key.txt", "--previous", folder / "1.json",
-        "--file", folder / "predictions.jsonl",
+        "--file", folder / "run",
     )  # fmt: skip
     assert done.exit_code == 0
     assert "receipt 2 of 2026-11-22T05:00:00Z: Model?[31m A (Example Laboratory)" in done.output
