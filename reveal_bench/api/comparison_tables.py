@@ -152,6 +152,12 @@ def scale_reason(scored: ScoredFile) -> str:
     return f" ({own[0].message}; {own[0].hint})" if own else ""
 
 
+def on_one_grid(scored: Sequence[ScoredFile]) -> list[ScoredFile]:
+    """Return the scores, without those of cells if the systems answered on different grids."""
+    is_one = len({one.options.grid for one in scored}) == 1
+    return [one if is_one else replace(one, rows=one.rows.without_cells()) for one in scored]
+
+
 def differing_grids(scored: Mapping[str, ScoredFile]) -> list[str]:
     """Return a sentence that names the systems' grids if they differ, because their cells cannot be compared."""
     grids = {name: one.options.grid for name, one in scored.items()}

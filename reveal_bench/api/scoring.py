@@ -13,7 +13,7 @@ from reveal_bench.analyses.reader_reference import score_against_readers
 from reveal_bench.analyses.relative_decrease import published_decreases
 from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
-from reveal_bench.api.comparison_tables import Comparisons, Ranking, scale_reason
+from reveal_bench.api.comparison_tables import Comparisons, Ranking, on_one_grid, scale_reason
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
 from reveal_bench.api.keywords import suggest_keywords
 from reveal_bench.api.printed_board import READERS_BELOW, read_printed, readers_below
@@ -410,7 +410,7 @@ def compare_with(
         )
         for system, argument, name in zip((a, b), "ab", names, strict=True)
     ]
-    one, other = scored = _on_one_grid(scored)
+    one, other = scored = on_one_grid(scored)
     options = replace(options, part=_shared_part(scored, "b"))
     resampling = options.resampling if compat is None else replace(options.resampling, unit="image")
     metrics = None if metric is None else [metric_named(metric, scored)]
@@ -428,12 +428,6 @@ def compare_with(
         groups = one.options.finding_groups or {}
         compared = compare_groups(one.rows, other.rows, groups, resampling, compared, margin=judged_by, metrics=metrics)
     return Comparisons(names[0], names[1], one, other, compared, relative, resampling, compat)
-
-
-def _on_one_grid(scored: list[ScoredFile]) -> list[ScoredFile]:
-    """Return the scores, without those of cells if the systems answered on different grids."""
-    is_one = len({one.options.grid for one in scored}) == 1
-    return scored if is_one else [replace(one, rows=one.rows.without_cells()) for one in scored]
 
 
 def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | None:
@@ -540,7 +534,7 @@ def rank_with(
             empty.append(name)
     if not scored:
         raise ArgumentError("systems", "must have predictions", f"only empty files: {', '.join(empty)}")
-    scored = dict(zip(scored, _on_one_grid(list(scored.values())), strict=True))
+    scored = dict(zip(scored, on_one_grid(list(scored.values())), strict=True))
     options = replace(options, part=_shared_part(scored.values(), "systems"))
     by = _default_metric(opened.kind, scored) if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
