@@ -454,13 +454,13 @@ class LabelPolicy:
     blank: Literal["missing", "negative"] | None = None
     uncertain: Literal["missing", "positive", "negative"] | None = None
 
-    def value(self, text: str) -> float | None:
+    def value(self, text: str, got: str | None = None) -> float | None:
         """Return the value of a label cell: 1 present, 0 absent, NaN missing; None if `text` is no label.
 
         Raises
         ------
         ArgumentError
-            If the meaning of a blank or uncertain cell is not stated.
+            If the meaning of a blank or uncertain cell is not stated; the message states what it `got`.
 
         Examples
         --------
@@ -471,7 +471,7 @@ class LabelPolicy:
         text = text.strip()
         if text == "":
             if self.blank is None:
-                raise ArgumentError("blank", "must state the meaning of blank cells: missing or negative")
+                raise ArgumentError("blank", "must state the meaning of blank cells: missing or negative", got)
             return _MEANINGS[self.blank]
         if text in ("-1", "-1.0"):
             if self.uncertain is None:

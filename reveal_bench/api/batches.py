@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _DETECTOR_FIELDS = ("boxes", "labels", "scores")
+_MASKS = "; masks are a list of {'image_id': ..., 'finding': ..., 'mask': array} without `labels` and `ids`"
 _MASK_THRESHOLD = 0.5  # as torchvision's documentation suggests for Mask R-CNN
 
 
@@ -174,9 +175,14 @@ def _check_own_ids(frame: pd.DataFrame, stated: Sequence[Any], texts: IdTexts) -
 
 def array_rows(source: Any, labels: Sequence[str], ids: Sequence[Any] | None) -> list[dict[str, Any]]:
     """Return a row for each row of an array, with its id as "id" and without columns whose label is empty."""
-    array = np.asarray(source)
     if ids is None:
         raise ArgumentError("ids", "must be given with `labels`: the id of every row of the array", None, ("labels",))
+    try:
+        array = np.asarray(source)
+    except ValueError:
+        raise ArgumentError(
+            "source", f"must have a number for each label in each row{_MASKS}", "other shapes"
+        ) from None
     check_shape(array, "source", len(labels), ids)
     columns = [name for name in labels if name]  # torchxrayvision names untrained outputs ""
     places = [i for i, name in enumerate(labels) if name]
@@ -190,7 +196,7 @@ def check_shape(array: np.ndarray, argument: str, n_labels: int, ids: Sequence[A
     """Raise an ArgumentError unless an array has a row for each id and a column for each label."""
     if array.shape != (len(ids), n_labels):
         rule = f"must have a row for each of {len(ids)} ids and a column for each of {n_labels} labels"
-        raise ArgumentError(argument, rule, f"shape {array.shape}")
+        raise ArgumentError(argument, rule + (_MASKS if array.ndim > 2 else ""), f"shape {array.shape}")
 
 
 def check_cells(frame: pd.DataFrame, bench: Bench, argument: str) -> None:

@@ -290,11 +290,11 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
     return Bench(folder, chosen_split(dataset, split), dataset.info)
 
 
-def as_whole_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
-    """Return an argument `bench` as :func:`as_bench` does, and refuse a part of a split."""
+def as_whole_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = (), instead: str = "") -> Bench:
+    """Return an argument `bench` as :func:`as_bench` does, and refuse a part of a split; say what to do `instead`."""
     opened = as_bench(bench, split, runs=runs)
     if opened.selection != WHOLE_SPLIT:
-        raise ArgumentError("bench", "must be a whole split here", str(opened))
+        raise ArgumentError("bench", f"must be a whole split here{instead}", str(opened))
     return opened
 
 

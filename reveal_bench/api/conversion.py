@@ -137,6 +137,10 @@ def convert(
     if form != "table":
         return _drawn(source, opened, form, reader)
     notes: tuple[str, ...] = ()
+    if labels is not None and is_detector_output(source):
+        example = dict(enumerate(labels[:2], 1))
+        rule = f"must be omitted for a detector: name its classes with `categories`, such as {example}"
+        raise ArgumentError("labels", rule, ", ".join(map(str, labels)), ("categories",))
     if is_table(source) and (ids is not None or labels is not None):
         source, labels, ids = named_table(source, opened, "source", labels=labels, ids=ids), None, None
     if labels is None and is_detector_output(source):
@@ -268,6 +272,8 @@ def _rows(source: Any) -> list[dict[str, Any]]:
     if isinstance(source, Sequence) and all(isinstance(row, Mapping) for row in source):
         return [dict(row) for row in source]
     rule = "must be a path, a DataFrame, a list of mappings, or an array with `labels` and `ids`"
+    if isinstance(source, Bench):
+        rule += "; the readers of a benchmark: rb.readings(predictions, bench)"
     raise ArgumentError("source", rule, f"a {type(source).__name__}", ("labels", "ids"))
 
 

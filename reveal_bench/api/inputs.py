@@ -37,7 +37,7 @@ from reveal_bench.kinds.folder import WHOLE_SPLIT
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import is_run_file, prediction_file, stated_grid, stem_of
 from reveal_bench.predictions.limits import LintOptions
-from reveal_bench.predictions.number_ids import ADVICE, advice_on_rows, id_of_number, ids_by_number, number_of
+from reveal_bench.predictions.number_ids import advice_on_numbers, id_of_number, ids_by_number, number_of
 from reveal_bench.predictions.report import IN_FRAME, LintProblem, LintReport
 
 if TYPE_CHECKING:
@@ -239,8 +239,8 @@ class IdTexts:
             if home := elsewhere.get(id_of_number(value, ids_by_number(elsewhere)) or ""):
                 rule = f"must have ids of split {self._bench.split!r}"
                 raise ArgumentError(self._argument, rule, f"{value}, which belongs to split {home!r}")
-            rule = f"must have `{self.key}` as text, such as {next(iter(self._ids), 'none')!r}: {ADVICE}"
-            rule += advice_on_rows([value], len(self._ids), self.key)
+            rule = f"must have `{self.key}` as text, such as {next(iter(self._ids), 'none')!r}"
+            rule += advice_on_numbers([value], self._ids, self.key)
             raise ArgumentError(self._argument, rule, f"the number {value}")
         return text
 

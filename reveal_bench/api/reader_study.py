@@ -49,6 +49,7 @@ class ReaderStudyResult(TableResult):
     system : name of the system compared with the readers, if any
     n_read : smallest and largest number of cases that a reader read
     two_valued : readers whose curves have a single point, if areas of others' scores are compared with theirs
+    n_findings : number of findings whose readings are pooled
     """
 
     analysis: Analysis
@@ -59,6 +60,7 @@ class ReaderStudyResult(TableResult):
     system: str | None = None
     n_read: tuple[int, int] = (0, 0)
     two_valued: TwoValuedReadings | None = None
+    n_findings: int = 1
 
     @property
     def caption(self) -> str:
@@ -109,7 +111,10 @@ class ReaderStudyResult(TableResult):
 
     def _each(self) -> str:
         few, most = self.n_read
-        return "" if self.is_crossed else f", {few:,} to {most:,} by each" if few < most else f", {few:,} by each"
+        each = "" if self.is_crossed else f", {few:,} to {most:,} by each" if few < most else f", {few:,} by each"
+        if self.n_findings == 1:
+            return each
+        return f"{each} ({self.n_findings:,} findings pooled; for one: `readings` with `finding`)"
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -194,11 +199,12 @@ def readers(
     ----------
     table : one row per reader, case and modality, with the columns ``reader``, ``case``, ``score``, ``truth`` (0 or 1),
         ``modality`` if there are several, and ``patient`` if a patient has several cases. A path (CSV, TSV, XLSX,
-        Parquet, JSON, and files of iMRMC and RJafroc), a DataFrame or a list of mappings
+        Parquet, JSON, and files of iMRMC and RJafroc), a DataFrame, a list of mappings, or a result of :func:`readings`
     merit : "auc"; "lroc", with a column ``located`` (0 or 1) for cases with `truth` 1; or for scores of 0 and 1
         "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> name of the column in the table
-    system : a reader to compare with all others, such as a model that read the same cases
+    system : a reader to compare with all others, such as a model that read the same cases; by default the system of
+        :func:`readings`
     partly_crossed : allow readers with different cases; each reader must have read the same cases with every modality
     nested : True if each reader read with only one modality (split plot), such as hospitals with and without a model
     readers_are, cases_are : "random" to generalise to similar readers or cases, "fixed" to conclude only about these
@@ -215,6 +221,8 @@ def readers(
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "must be above 0", margin)
     rows: Sequence[Mapping[str, Any]] | None = study_rows(Path(table)) if isinstance(table, str | Path) else None
+    if isinstance(table, ReadingsTable) and system is None:
+        system = table.system
     if rows is None:
         rows = rows_of(table, [*COLUMNS, *(columns or {}).values()])
     study = read_study(rows, columns, partly_crossed=partly_crossed, nested=nested)
@@ -233,7 +241,9 @@ def readers(
     n_patients = int(study.patients.max()) + 1
     each = (~np.isnan(study.scores)).any(axis=0).sum(axis=1)
     n_read = int(each.min()), int(each.max())
-    return ReaderStudyResult(analysis, merit, len(study.cases), n_patients, margin, system, n_read, two_valued)
+    n_findings = len({row.get("finding") for row in rows})
+    n_cases = len(study.cases)
+    return ReaderStudyResult(analysis, merit, n_cases, n_patients, margin, system, n_read, two_valued, n_findings)
 
 
 _COMPONENTS = ("variance", "cov_1", "cov_2", "cov_3", "interaction")
@@ -448,7 +458,7 @@ def readings(
         If the folder has no readers' labels, the label or a reader is unknown, or a reader has the system's name.
     """
     system = name_of(predictions, "system") if name is None else name
-    opened = as_whole_bench(bench, split)
+    opened = as_whole_bench(bench, split, instead="; for one finding: `finding`")
     options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=system)
     records, by_reader = read_readers(opened)

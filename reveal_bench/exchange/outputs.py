@@ -34,8 +34,8 @@ from reveal_bench.exchange.row_places import BOX_COLUMNS, PLACES, BoxForm, RowPl
 from reveal_bench.findings import LabelPolicy, canonical_finding
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.number_ids import (
-    ADVICE,
-    advice_on_rows,
+    advice_on_keyed,
+    advice_on_numbers,
     id_of_number,
     ids_by_number,
     number_of,
@@ -333,7 +333,7 @@ class _Reader:
             seen.add(one)
             answer: Any = {known.get(name, name): _value(value) for name, value in row.items()
                            if name != key and (not known or name in known) and value not in (None, "")}  # fmt: skip
-            if answer_of is not None and (answer := answer_of(answer)) is None:
+            if answer_of is not None and (answer := answer_of(answer, one)) is None:
                 n_missing += 1
                 continue
             lines += self._kind.predictions.entries(one, answer)
@@ -345,8 +345,8 @@ class _Reader:
 
     def _label_answers(
         self, rows: Sequence[Mapping[str, Any]], known: Mapping[str, str]
-    ) -> Callable[[dict[str, Any]], dict[str, Any] | list[str] | None]:
-        """Return a function that applies the policy to a row's values; it returns None if a label is missing.
+    ) -> Callable[[dict[str, Any], str], dict[str, Any] | list[str] | None]:
+        """Return a function that applies the policy to the row of an id; it returns None if a label is missing.
 
         A table in which all values are 0, 1 or -1 has labels; the values of other tables are scores, also -1.
         """
@@ -358,13 +358,13 @@ class _Reader:
         if are_decisions:
             self._notes.append("values are 0 and 1: read as labels, not as probabilities")
 
-        def answer(row: dict[str, Any]) -> dict[str, Any] | list[str] | None:
+        def answer(row: dict[str, Any], one: str) -> dict[str, Any] | list[str] | None:
             filled = dict(row)
             for finding in asked:
                 if _is_blank(row.get(finding)):
                     if policy.blank == "negative" and not (are_labels or are_chances):
                         raise ArgumentError("blank", "must be missing if scores are not probabilities", "negative")
-                    filled[finding] = policy.value("")
+                    filled[finding] = policy.value("", f"no value or NaN for {one}, {finding!r}")
                 elif are_labels and row[finding] == -1:
                     filled[finding] = policy.value("-1")
             if any(isinstance(value, float) and math.isnan(value) for value in filled.values()):
@@ -469,9 +469,9 @@ class _Reader:
                 if self._has_numbered_findings:
                     rule += "; numbers need `instances`, a COCO dataset"
                     raise ArgumentError("source", rule, _some(self._unknown_ids), ("instances",))
-                rule += f": {ADVICE}" + advice_on_rows(unknown, len(self._entries), self._kind.key)
+                rule += advice_on_numbers(unknown, self._entries, self._kind.key)
                 raise ArgumentError("source", rule, _some(self._unknown_ids))
-            rule = f"must have ids of the split, such as {example!r}"
+            rule = f"must have ids of the split, such as {example!r}{advice_on_keyed(self._entries)}"
             if any(isinstance(one, str) and self._is_in_a_known_folder(one) for one in unknown):
                 rule += ", not of images in folders with these names: give one row each, such as the images' mean"
             elif any(self._ids.values()):

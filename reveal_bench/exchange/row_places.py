@@ -175,7 +175,8 @@ def structure(value: Any) -> Any:
     ([1.5, 2], [1.0, 2.0])
     """
     if not isinstance(value, str):
-        return value.tolist() if hasattr(value, "tolist") else value
+        is_mask = str(getattr(value, "dtype", "")).endswith("bool")  # as a list it would need much memory
+        return value.tolist() if hasattr(value, "tolist") and not is_mask else value
     text = _ARRAY.sub(r"\1", _SCALAR.sub(r"\1", value.strip()))
     if text.startswith(("[", "(", "{")):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -190,4 +191,5 @@ def number_from(value: Any) -> Any:
         from reveal_bench.predictions.tables import parse_number
 
         return parse_number(value)
-    return value.item() if hasattr(value, "item") and not isinstance(value, bool | int | float) else value
+    is_number = hasattr(value, "item") and math.prod(getattr(value, "shape", ())) == 1
+    return value.item() if is_number and not isinstance(value, bool | int | float) else value

@@ -7,19 +7,28 @@ only read as an id if the split has exactly that text as an id, and no other id 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 ADVICE = "read ids with dtype=str"
 _DIGITS = re.compile("[0-9]{1,15}")
 """Ids in plain digits; a float is exact up to this length."""
+_KEYED = re.compile("(study|image|patient)-[0-9a-f]{16}")
+"""Ids as :func:`reveal_bench.sources.ids.keyed_id` makes them."""
 _DECIMAL = re.compile(r"([0-9]{1,15})\.0+")
 
 
-def advice_on_rows(numbers: Iterable[object], n_ids: int, key: str) -> str:
-    """Return the further advice for ids that could all be row numbers of a split with `n_ids` ids; empty otherwise."""
-    are_rows = all(number in range(n_ids) for number in numbers)
-    return f"; for row numbers of the dataset, give its column `{key}`" if are_rows else ""
+def advice_on_numbers(numbers: Iterable[object], ids: Collection[str], key: str) -> str:
+    """Return the advice for numbers that are no ids: to read them as text if any of the `ids` has only digits."""
+    advice = f": {ADVICE}" if any(map(_DIGITS.fullmatch, ids)) else advice_on_keyed(ids)
+    are_rows = all(number in range(len(ids)) for number in numbers)
+    return advice + (f"; for row numbers of the dataset, give its column `{key}`" if are_rows else "")
+
+
+def advice_on_keyed(ids: Iterable[str]) -> str:
+    """Return where to find the source's names of ids that a key made; empty for other ids."""
+    is_keyed = _KEYED.fullmatch(next(iter(ids), ""))
+    return "; `build --id-table FILE` lists the source's name of each id" if is_keyed else ""
 
 
 def ids_by_number(ids: Iterable[str]) -> dict[float, str]:

@@ -117,7 +117,8 @@ def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
     folder, file = chexpert
     table = rb.readings(file, folder, split="test", finding="Pleural Effusion", name="system")
     assert table.caption == "60 cases read by bc4, bc6, bc8, system"
-    study = rb.readers(table, system="system", merit="sensitivity")
+    study = rb.readers(table, merit="sensitivity")
+    assert study.system == "system"
     statements, bench = votes(folder), rb.load(folder, split="test")
     column = list(bench.info.findings).index("Pleural Effusion")
     truth = np.array(["Pleural Effusion" in r.labels for r in bench.kind.data.read_records(folder, "test")])
@@ -133,6 +134,19 @@ def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
     printed = call("readings", mine, folder, "--split", "test").stdout
     assert printed == rb.readings(mine, folder, split="test").to_csv()
     assert printed.count("\n") == 1 + 4 * 60 * len(bench.info.findings)
+
+
+def test_studies_of_readings_name_what_they_pool_and_benchmarks_the_function_of_their_readers(chexpert) -> None:
+    folder, file = chexpert
+    bench = rb.load(folder, split="test")
+    study = rb.readers(rb.readings(file, bench, name="system"), merit="sensitivity")
+    assert "3 readers and system on 840 cases of " in study.caption  # 60 studies x 14 findings
+    assert "(14 findings pooled; for one: `readings` with `finding`)" in study.caption
+    for analyse in (rb.readers, rb.agreement):
+        with pytest.raises(ArgumentError, match=r"the readers of a benchmark: rb.readings\(predictions, bench\), got"):
+            analyse(bench)
+    with pytest.raises(ArgumentError, match="must be a whole split here; for one finding: `finding`, got"):
+        rb.readings(file, bench.select(["Edema"]))
 
 
 def test_readers_who_made_the_reference_can_be_left_out(chexpert, tmp_path) -> None:

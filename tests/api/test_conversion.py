@@ -318,7 +318,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "image numbers": (
         [{"image_id": 36199, "finding": "Edema", "bbox": [1, 2, 3, 4]}], {},
-        "must have ids of the split as text, such as 'patient00002_study1_view1_frontal': read ids with dtype=str",
+        "must have ids of the split as text, such as 'patient00002_study1_view1_frontal', got 36199",
     ),
     "unknown images": (
         [{"image_id": f"x{i}", "finding": "Edema", "bbox": [1, 2, 3, 4]} for i in range(12)], {},
@@ -393,6 +393,16 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "an array of another shape": (
         np.zeros((2, 1)), {"labels": ["Edema"], "ids": ["a"]}, "got shape (2, 1)"
     ),
+    "masks as an array": (
+        np.zeros((1, 2, 2)), {"labels": ["Edema"], "ids": [ONE]}, "{'image_id': ..., 'finding': ..., 'mask': array}"
+    ),
+    "masks of two sizes": (
+        [np.zeros((2, 2)), np.zeros((3, 2))], {"labels": ["Edema"], "ids": [ONE, TWO]}, "; masks are a list of {"
+    ),
+    "a detector with labels": (
+        [{"boxes": [[1, 2, 3, 4]], "labels": [1], "scores": [0.5]}], {"labels": ["Edema", "Mass"], "ids": [ONE]},
+        "must be omitted for a detector: name its classes with `categories`, such as {1: 'Edema', 2: 'Mass'}",
+    ),
     "no COCO": ([{"image_id": 1}], {"instances": {"a": []}}, "must be a COCO dataset with `images` or `categories`"),
     "two names of a number": (
         [{"image_id": 1}],
@@ -409,6 +419,20 @@ def test_unusable_input_is_refused_with_a_full_message(world: World, case: str) 
     with pytest.raises(ArgumentError, match="must") as caught:
         rb.convert(source, world.folder, **options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, float])
+def test_masks_are_read_as_by_score(world: World, dtype: Any) -> None:
+    bench = rb.load(world.folder, split="released")
+    image, finding = bench.manifest.asked_pairs()[0]
+    entry = next(one for one in bench.kind.questions.manifest_entries(bench.manifest) if one["image_id"] == image)
+    mask = np.zeros((entry["height"], entry["width"]), dtype)
+    mask[4:20, 4:20] = 1
+    rows = [{"image_id": image, "finding": finding, "mask": mask, "score": 0.5}]
+    for source in (rows, pd.DataFrame(rows)):
+        converted = rb.convert(source, bench)
+        figures = [rb.score(one, bench, allow_missing=True, n_resamples=2).to_csv() for one in (converted, rows)]
+        assert figures[0] == figures[1]
 
 
 def test_rows_of_one_reader_are_selected(world: World) -> None:
@@ -480,7 +504,12 @@ def test_a_column_of_blanks_is_negative(studies: tuple[Path, Path], tmp_path: Pa
 @pytest.mark.parametrize(
     ("cells", "options", "message"),
     [
-        ([(1, "")], {}, "`blank` must state the meaning of blank cells: missing or negative"),
+        (
+            [(1, "")],
+            {},
+            "`blank` must state the meaning of blank cells: missing or negative, "
+            f"got no value or NaN for study-0, {LABELS[1]!r}",
+        ),
         ([(1, -1)], {}, "`uncertain` must state the meaning of uncertain cells (-1): missing, positive or negative"),
         ([(2.5, "")], {"blank": "negative"}, "`blank` must be missing if scores are not probabilities, got negative"),
         ([(1, "")], {"blank": "missing"}, "`source` must have a row in which no label is missing, got none"),

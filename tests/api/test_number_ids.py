@@ -15,6 +15,7 @@ import pytest
 
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.predictions.number_ids import advice_on_numbers
 from tests.cli.test_score import call
 
 IDS = ("36199", "7", "007", "012", "40")
@@ -131,6 +132,18 @@ def test_convert_does_not_leave_out_every_row_because_of_numbers(folders: dict[s
     rows = [{"image_id": one, "finding": "Nodule", "bbox": [1, 2, 3, 4], "score": 0.5} for one in (12, 99)]
     with pytest.raises(ArgumentError, match="read ids with dtype=str"):
         rb.convert(rows, folders["detection"], leave_out_unknown=True)
+
+
+@pytest.mark.parametrize(
+    ("ids", "advice"),
+    [
+        (["p1_study1"], ""),
+        (["p1", "0012"], ": read ids with dtype=str"),
+        (["study-0f4c9d21a7b3e856"], "; `build --id-table FILE` lists the source's name of each id"),
+    ],
+)
+def test_advice_on_numbers_fits_the_ids(ids: list[str], advice: str) -> None:
+    assert advice_on_numbers([99], ids, "study_id") == advice
 
 
 def test_numbers_of_coco_results_are_no_ids(folders: dict[str, Path]) -> None:
