@@ -149,10 +149,11 @@ WHITELIST = (
     "ExposureInuAs", "DistanceSourceToDetector", "PatientAge", "PatientSex", "ImageType", "InstanceNumber",
     "BurnedInAnnotation", "PatientIdentityRemoved", "DeidentificationMethodCodeSequence", "PresentationIntentType",
     "IrradiationEventUID", "AcquisitionDate", "AcquisitionTime", "SourceImageSequence", "BodyPartExamined",
+    "FileSetConsistencyFlag",
 )  # fmt: skip
 """Keywords of the elements that are read.
 
-Acquisition date and time are used only for the digest `exposure_key`.
+Acquisition date and time are used only for the digest `exposure_key`, the flag only to recognise a DICOMDIR.
 """
 
 CHEST = ("CHEST", "THORAX", "LUNG", "LUNGS", "RIB", "RIBS", "HEART", "MEDIASTINUM")
@@ -283,10 +284,11 @@ def read_header(file: Path | DicomFile) -> Header:
     """
     with quiet_pydicom(), DicomFile.of(file).open() as stream:
         dataset, has_pixels = read_dataset(stream, WHITELIST, pixels=False)
-        return _header(HeaderValues(dataset), transfer_syntax(dataset), has_pixels)
+        sop_class = HeaderValues(dataset.file_meta).text("MediaStorageSOPClassUID")  # a DICOMDIR has no other
+        return _header(HeaderValues(dataset), sop_class, transfer_syntax(dataset), has_pixels)
 
 
-def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
+def _header(facts: HeaderValues, sop_class: str | None, syntax: str, has_pixels: bool) -> Header:
     spacing_mm, spacing_source = pixel_spacing(facts)
     position = facts.text("ViewPosition")
     maker, model = (_device_text(facts.text(keyword)) for keyword in ("Manufacturer", "ManufacturerModelName"))
@@ -297,7 +299,7 @@ def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
         series_uid=facts.text("SeriesInstanceUID"),
         sop_uid=facts.text("SOPInstanceUID"),
         patient_key=facts.text("PatientID"),
-        sop_class=facts.text("SOPClassUID"),
+        sop_class=facts.text("SOPClassUID") or sop_class,
         modality=facts.word("Modality"),
         rows=facts.integer("Rows"),
         columns=facts.integer("Columns"),

@@ -12,8 +12,10 @@ from itertools import islice
 import numpy as np
 import openpyxl
 import pyarrow.parquet as pq
+import pydicom
 import pytest
 from PIL import Image
+from pydicom.fileset import FileSet
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -25,6 +27,7 @@ from reveal_bench.phantom.reveal_studies import studies
 from reveal_bench.sources import BuildError
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import detect, inspect, read
+from tests.cli.test_score import call
 from tests.sources.conftest import SEED, SIDE, N
 from tests.sources.reveal_trees import KEY, MAPPING, decade, everything, write_film, write_tree
 
@@ -108,6 +111,40 @@ def test_files_other_than_radiographs_are_set_aside_with_a_reason(reveal_downloa
         text for text in warnings if text.startswith("manufacturer and model are published as in the headers")
     )
     assert "Carestream Health" in warning
+
+
+def test_a_medium_with_a_dicomdir_and_objects_without_pixels_is_built(tmp_path):
+    """Two indices, one of pydicom and one by hand without its class, and what a PACS exports beside films."""
+    root = write_tree(tmp_path / "films", mapping=MAPPING)
+    ids = {"StudyDate": "20200101", "StudyTime": "10", "StudyID": "1", "SeriesNumber": "1", "PatientName": "X"}
+    write_film(tmp_path / "one.dcm", "1.2.4", **ids)
+    media = FileSet()
+    media.add(tmp_path / "one.dcm")
+    media.write(tmp_path / "medium")
+    shutil.copy(tmp_path / "medium" / "DICOMDIR", root / "DICOMDIR")
+    index = b"\x02\0\x10\0UI\x14\x001.2.840.10008.1.2.1\0" + b"\x04\0\x12\x12US\2\0\0\0"
+    (root / "a" / "DICOMDIR").write_bytes(bytes(128) + b"DICM" + index)
+    objects = {"sr": "88.11", "key": "88.59", "presentation": "11.1", "pdf": "104.1", "film": "1"}
+    for number, (name, sop_class) in enumerate(objects.items(), 5):
+        path = root / "a" / f"{name}.dcm"
+        write_film(path, "1.2.1", number, SOPClassUID=f"1.2.840.10008.5.1.4.1.1.{sop_class}")
+        dataset = pydicom.dcmread(path)
+        del dataset.PixelData
+        dataset.save_as(path)
+
+    assert "files set aside    7" in call("inspect", root).stdout
+    call("build", root, "--out", tmp_path / "out", "--id-key", tmp_path / "key", "--log", tmp_path / "log.jsonl")
+    log = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    no_pixels = "no pixel data, or the file is truncated before them"
+    assert {entry["file"]: entry["rule"] for entry in log if entry["what"] in ("set aside", "problem")} == {
+        "DICOMDIR": "a DICOMDIR, the index of a storage medium",
+        "a/DICOMDIR": no_pixels,
+        "a/sr.dcm": "a structured report or key object selection, not a picture",
+        "a/key.dcm": "a structured report or key object selection, not a picture",
+        "a/presentation.dcm": "a presentation state, not a picture",
+        "a/pdf.dcm": "an encapsulated document, not a picture",
+        "a/film.dcm": no_pixels,
+    }
 
 
 def test_secondary_captures_are_taken_if_asked(tmp_path):
