@@ -255,7 +255,8 @@ def _folder_problems(
     accepted = {f"{CONTRAST}[{image_id}]" for image_id in accepted_films}
     for warning in warnings:
         if warning.field.startswith(f"{CONTRAST}[") and warning.field not in accepted:
-            yield replace(warning, rule="must be that of a radiograph: build without it or name it with --accept-film")
+            way_on = "leave it out (`leave_out` in the mapping) or name it with --accept-film"
+            yield replace(warning, rule=f"must be that of a radiograph: {way_on}")
 
 
 def _prepared(

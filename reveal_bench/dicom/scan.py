@@ -20,7 +20,7 @@ import os
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,17 +37,20 @@ MAX_MEMBERS = 1_000_000
 
 _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".aria2", ".tmp", "~")
 
+LEFT_OUT = "named by the maintainer under `leave_out` in the mapping"
+
 Entries = list[tuple[DicomFile, str]]
 """List of (file, reason)."""
 
 
-def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]:
+def walk(root: Path, aside: Entries, unreadable: Entries, leave_out: Collection[str] = ()) -> Iterator[DicomFile]:
     """Yield every file below `root` that may be opened, in arbitrary order.
 
     Parameters
     ----------
     aside : list
-        Receives (file, reason) of links that lead out of `root` and of files that are not regular files.
+        Receives (file, reason) of links that lead out of `root`, of files that are not regular files, and of those
+        whose path below `root` is in `leave_out`.
     unreadable : list
         Receives (file, reason) of folders that cannot be listed and of broken links.
     """
@@ -70,10 +73,12 @@ def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]
         for path in (Path(folder, name) for name in names if not _is_passed_over(name)):
             if _leads_out(path, real_root, aside) or not _is_regular(path, aside, unreadable):
                 continue
-            if path.name.lower().endswith(".zip"):
-                yield from _members(path, unreadable)
-            else:
-                yield DicomFile(path)
+            is_archive = path.name.lower().endswith(".zip")
+            for file in _members(path, unreadable) if is_archive else (DicomFile(path),):
+                if file.path_text(root) in leave_out:
+                    aside.append((file, LEFT_OUT))
+                else:
+                    yield file
 
 
 def _leads_out(path: Path, real_root: Path, aside: Entries) -> bool:
@@ -157,7 +162,12 @@ class Scan:
 
 
 def scan_tree(
-    root: Path, *, workers: int = 1, progress: Callable[[int, int], None] | None = None, include_secondary: bool = False
+    root: Path,
+    *,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    include_secondary: bool = False,
+    leave_out: Collection[str] = (),
 ) -> Scan:
     """Return all files below `root`, with the headers of radiographs.
 
@@ -172,6 +182,8 @@ def scan_tree(
         Called with (files done, files in all) after every few files.
     include_secondary : bool
         See :func:`set_aside`.
+    leave_out : collection of str
+        Paths below `root` of files that are set aside unread; for a member of an archive ``a/series.zip!1.dcm``.
 
     Raises
     ------
@@ -183,7 +195,7 @@ def scan_tree(
     if not root.is_dir():
         raise NotADirectoryError(f"`root` must be a folder, got {root}")
     scan = Scan(root)
-    files = sorted(walk(root, scan.set_aside, scan.unreadable), key=_place)
+    files = sorted(walk(root, scan.set_aside, scan.unreadable, leave_out), key=_place)
     done, candidates = 0, []
     for chunk in in_chunks(_examine_all, files, workers):
         for file, result in chunk:

@@ -26,7 +26,8 @@
 Further keys: `patient_key: {column: ...}` if the headers do not identify patients; `ids: {study: COLUMN, patient:
 COLUMN}` for ids that are already public; `source: REVEAL-CXR` if the download is that release; `require_deidentified:
 true` to reject files whose headers do not state that they are de-identified; `other_studies: left out` if some images
-belong to studies outside the dataset (without this key such images are a problem). Set `pictures: true` if the images
+belong to studies outside the dataset (without this key such images are a problem); `leave_out: [a/1.dcm]` for images to
+leave out of their study, by path below the download. Set `pictures: true` if the images
 are PNG or JPEG files; the study key then matches `file` (each file is a study) or `folder` (each folder is a study).
 With `pictures: none` the dataset consists only of the table's labels: there are no images, and `study_key` has only a
 column.
@@ -84,7 +85,7 @@ _MOST_BYTES = 1 << 20
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
     "source", "require_deidentified", "other_studies", "findings", "reader",
-    "pictures", "equipment",
+    "pictures", "equipment", "leave_out",
 )  # fmt: skip
 
 
@@ -141,6 +142,7 @@ class StudyMapping:
     leaves_out_others: bool = False
     of_pictures: bool = False
     of_labels_only: bool = False
+    leave_out: tuple[str, ...] = ()
     findings: tuple[str, ...] = REVEAL_LABELS
 
     @property
@@ -311,8 +313,15 @@ class MappingParser:
             leaves_out_others=others == "left out",
             of_pictures=of_pictures,
             of_labels_only=of_labels_only,
+            leave_out=self._leave_out(content.get("leave_out", [])),
             findings=self.findings,
         )
+
+    def _leave_out(self, content: Any) -> tuple[str, ...]:
+        if not isinstance(content, list) or not all(isinstance(path, str) for path in content):
+            self._fail("leave_out", "must be a list of files below the download", _quote_value(content))
+            return ()
+        return tuple(content)
 
     def _own_findings(self, content: Any) -> Vocabulary:
         """Return the vocabulary of the mapping's findings and their synonyms, in the order of the mapping."""

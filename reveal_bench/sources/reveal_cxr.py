@@ -480,17 +480,23 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         except BuildError as error:
             early = error.problems
     require_deidentified = read is not None and read.require_deidentified
+    leave_out = () if read is None else read.leave_out
     if read is not None and read.of_labels_only:
         tree = StudyTree()
     elif read is not None and read.of_pictures:
-        tree = read_pictures(root, one_per_study=read.key_matches == "file")
+        tree = read_pictures(root, one_per_study=read.key_matches == "file", leave_out=leave_out)
     else:
         tree = read_tree(
-            root, workers=workers, require_deidentified=require_deidentified, include_secondary=include_secondary
+            root,
+            workers=workers,
+            require_deidentified=require_deidentified,
+            include_secondary=include_secondary,
+            leave_out=leave_out,
         )
     warnings = [*tree.warnings, *_passed_over(tree)]
     joining = Joining(root, tree, mapping=read, problems=DownloadProblems(early), warnings=warnings)
     if read is not None:
+        joining.problems += _not_found(read, tree)
         if absent := read.without_column:
             warning = f"{', '.join(absent)}: absent in every study, because `labels.wide` has no column for them"
             joining.warnings.append(f"{warning}; list your own `findings` to leave them out")
@@ -517,6 +523,13 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
     if joining.claims:
         joining.warnings += count_warnings(joining.counts, PUBLISHED)
     return joining
+
+
+def _not_found(read: StudyMapping, tree: StudyTree) -> list[Problem]:
+    """Return a problem for each file that the mapping leaves out and the download does not have."""
+    unknown = sorted(set(read.leave_out) - {path for path, _ in tree.set_aside})
+    rule = "must be files below the download"
+    return [Problem(read.file, None, "leave_out", rule, repr(path)) for path in unknown]
 
 
 def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping) -> Path:

@@ -131,7 +131,12 @@ class StudyTree:
 
 
 def read_tree(
-    root: Path, *, workers: int = 1, require_deidentified: bool = False, include_secondary: bool = False
+    root: Path,
+    *,
+    workers: int = 1,
+    require_deidentified: bool = False,
+    include_secondary: bool = False,
+    leave_out: Collection[str] = (),
 ) -> StudyTree:
     """Return the DICOM files below `root`, grouped into studies.
 
@@ -141,8 +146,9 @@ def read_tree(
     require_deidentified : if True, a header that does not state de-identification is a problem; otherwise it causes a
         warning
     include_secondary : also accept secondary captures whose modality is CR, DX or missing
+    leave_out : see :func:`reveal_bench.dicom.scan.scan_tree`
     """
-    scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary)
+    scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary, leave_out=leave_out)
     tree = StudyTree()
     tree.set_aside = [(file.path_text(scan.root), reason) for file, reason in scan.set_aside]
     suffixes = (PurePosixPath(file.member or file.path.name).suffix for file in scan.others)
@@ -175,7 +181,7 @@ def read_tree(
     return tree
 
 
-def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
+def read_pictures(root: Path, *, one_per_study: bool, leave_out: Collection[str] = ()) -> StudyTree:
     """Return the visible PNG and JPEG files below `root`, grouped into studies.
 
     A picture has no header, so its view is unknown and its patient comes from the table. Its path below the root, which
@@ -184,11 +190,12 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
     Parameters
     ----------
     one_per_study : if True, each file is a study; otherwise each folder with files is a study
+    leave_out : paths below `root` of pictures that are set aside unread
     """
     tree = StudyTree()
     aside: list[tuple[DicomFile, str]] = []
     unreadable: list[tuple[DicomFile, str]] = []
-    files = [file for file in walk(root, aside, unreadable) if file.member is None]
+    files = [file for file in walk(root, aside, unreadable, leave_out) if file.member is None]
     for file in sorted(files, key=lambda file: file.path):
         if file.path.suffix.lower() not in SUFFIXES:
             continue

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from itertools import islice
+from zipfile import ZipFile
 
 import numpy as np
 import openpyxl
@@ -29,7 +30,7 @@ from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import detect, inspect, read
 from tests.cli.test_score import call
 from tests.sources.conftest import SEED, SIDE, N
-from tests.sources.reveal_trees import KEY, MAPPING, decade, everything, write_film, write_tree
+from tests.sources.reveal_trees import KEY, MAPPING, TABLE, decade, everything, write_film, write_tree
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,43 @@ def test_a_medium_with_a_dicomdir_and_objects_without_pixels_is_built(tmp_path):
         "a/pdf.dcm": "an encapsulated document, not a picture",
         "a/film.dcm": no_pixels,
     }
+
+
+@pytest.mark.parametrize(
+    ("film", "mapping"),
+    [
+        ("b/3.dcm", ""),
+        ("b.zip!b/3.dcm", ""),
+        ("b/3.png", "pictures: true\n"),
+    ],
+)
+def test_films_that_the_mapping_leaves_out(tmp_path, film, mapping):
+    """The second film of a study, damaged, in a folder, in an archive, and as a picture: its study stays."""
+    table = TABLE.replace("1.2.1,", "a,").replace("1.2.2,", "b,").replace("1.2.3,", "c,")
+    root = write_tree(tmp_path, table=table, mapping=None)
+    (root / "b" / "3").unlink()
+    (root / "a" / "2.dcm").rename(root / "b" / "2.dcm")
+    if mapping:
+        for path in (*root.glob("?/*.dcm"), *root.glob("?/*.dicom")):
+            Image.new("L", (8, 6), 9).save(path.with_suffix(".png"))
+            path.unlink()
+    if "!" in film:
+        with ZipFile(root / "b.zip", "w") as archive:
+            archive.writestr("b/3.dcm", b"damaged")
+    else:
+        (root / film).write_bytes(b"damaged")
+    head = MAPPING.replace("StudyInstanceUID", "folder") + mapping
+
+    def build(leave_out):
+        (root / "mapping.yaml").write_text(f"{head}leave_out: {leave_out}\n", encoding="utf-8")
+        return read(root, id_key=KEY)
+
+    assert [len(record.images) for record in build(f"['{film}']").splits["test"]] == [1, 1, 1]
+    assert dict(build(f"['{film}']").set_aside)[film] == "named by the maintainer under `leave_out` in the mapping"
+    with pytest.raises(BuildError, match=r"mapping.yaml: `leave_out` must be files below the download, got 'b/4'"):
+        build(f"['{film}', b/4]")
+    with pytest.raises(BuildError, match=r"`leave_out` must be a list of files below the download, got b/3"):
+        build("b/3")
 
 
 def test_secondary_captures_are_taken_if_asked(tmp_path):
