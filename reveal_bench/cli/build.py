@@ -349,7 +349,7 @@ def build(
         _write_log(log, error.problems, source_data)
         terminal.warn(error.warnings if source_data is None else source_data.warnings)
         raise BuildError(error.problems, hint=_remedies(error.problems)) from None
-    _write_log(log, build_log.left_out, source_data, build_log.films)
+    _write_log(log, [*build_log.not_read, *build_log.left_out], source_data, build_log.films)
     if id_table is not None:
         _write_ids(id_table, source_data)
     terminal.warn(build_log.shared)

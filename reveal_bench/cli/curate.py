@@ -214,6 +214,9 @@ def sample(
     elif n := record.counts["unusable"]:
         text = f"{n:,} of {count_text(record.counts['films_checked'], 'study')} cannot be built and are set aside"
         terminal.warn([f"{text}; the reasons are in {curation.path(SET_ASIDE)}"])
+    if n := record.counts.get("unread_files"):
+        text = f"`build` stops at {count_text(n, 'file')} unless --keep-going leaves them out"
+        terminal.warn([f"{text}; the reasons are in {curation.path(SET_ASIDE)}"])
 
 
 @app.command()

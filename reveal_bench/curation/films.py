@@ -25,6 +25,7 @@ from reveal_bench.dataset.row_pool import KILLED, WorkerPool, file_state, softwa
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.sources.mapping import KEY_FACTS
 from reveal_bench.sources.pictures import film_fault
+from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_tree import StudyTree, TreeStudy, read_pictures, read_tree
 
 CACHE_NAME = os.path.join("cache", "films.jsonl")
@@ -48,8 +49,10 @@ class FilmPool:
 
 def unusable_studies(
     films: FilmPool, study_ids: Sequence[str], cache: Path, progress: Progress | None = None
-) -> dict[str, str] | None:
-    """Return a dict from each study that cannot be built to the reason; None if the folder has no films.
+) -> tuple[dict[str, str], list[Problem]] | None:
+    """Return (study that cannot be built -> reason, files that stop a build); None if the folder has no films.
+
+    The files are unreadable or have the SOPInstanceUID of another picture; ``build --keep-going`` leaves them out.
 
     Parameters
     ----------
@@ -85,12 +88,16 @@ def unusable_studies(
                 reasons[study_id] = why
             if progress is not None:
                 progress(done, len(study_ids))
-    return reasons
+    return reasons, _unread_files(tree)
+
+
+def _unread_files(tree: StudyTree) -> list[Problem]:
+    return [problem for problem in tree.problems if problem.field == "file"]
 
 
 def _unread(tree: StudyTree) -> str:
     """Return the first of the unreadable files, any of which may belong to a study without films."""
-    unread = [problem for problem in tree.problems if problem.field == "file"]
+    unread = _unread_files(tree)
     more = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
     return f"; unreadable files: {unread[0].file} ({unread[0].value}){more}" if unread else ""
 

@@ -7,7 +7,7 @@ studies, the shortage is counted, and other strata compensate for the shortage o
 
 Outputs: ``sample.parquet`` (:class:`~reveal_bench.curation.tables.Sampled`, by study id) and ``set_aside.jsonl``, which
 names the studies that could not be drawn because another study of the same patient was kept, or because they cannot be
-built (:mod:`reveal_bench.curation.films`).
+built (:mod:`reveal_bench.curation.films`), and the files at which a build stops.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def sample(
     StepRecord
         The counts are `suggestions`, `quarantined`, `outside_strata`, `unusable`, `set_aside`, `candidates`, `sampled`,
         `short` (in all), `strata` and `labels` with the counts of each, `patients`, the number of patients with
-        suggestions, and, if films were found, `films_checked`, the number of studies whose films were read.
+        suggestions, and, if films were found, `films_checked`, the number of studies whose films were read, and
+        `unread_files`, the number of files that stop a build without ``--keep-going``.
 
     Raises
     ------
@@ -123,15 +124,17 @@ def sample(
     def work(scratch: Path) -> dict[str, Any]:
         suggestions = read_table(folder.path("suggestions.parquet"), Suggestion)
         asked = [one.study_id for one in suggestions if _is_eligible(one, strata)]
-        unusable = None if films is None else unusable_studies(films, asked, folder.path(CACHE_NAME), progress)
-        checked = {} if unusable is None else {"films_checked": len(asked)}
+        checked = None if films is None else unusable_studies(films, asked, folder.path(CACHE_NAME), progress)
+        unusable, unread = checked or ({}, [])
+        counts = {} if checked is None else {"films_checked": len(asked), "unread_files": len(unread)}
         drawn = draw_sample(
-            suggestions, strata, folder.rng("sample"), min_per_label=min_per_label, fill=fill, unusable=unusable or {}
+            suggestions, strata, folder.rng("sample"), min_per_label=min_per_label, fill=fill, unusable=unusable
         )
         write_table(scratch / SAMPLE, drawn.sampled, Sampled)
-        aside = ({name: text for name, text in asdict(one).items() if text is not None} for one in drawn.set_aside)
+        aside = [{name: text for name, text in asdict(one).items() if text is not None} for one in drawn.set_aside]
+        aside += [{"file": problem.file, "reason": problem.value} for problem in unread]
         (scratch / SET_ASIDE).write_text("".join(json.dumps(one) + "\n" for one in aside), encoding="utf-8")
-        return {"patients": len({one.patient_id for one in suggestions}), **_counts(drawn), **checked}
+        return {"patients": len({one.patient_id for one in suggestions}), **_counts(drawn), **counts}
 
     settings = {
         "strata": {str(n): size for n, size in sorted(strata.items())},

@@ -73,7 +73,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def set_aside(folder: CurationFolder) -> dict[str, str]:
     lines = map(json.loads, folder.path("set_aside.jsonl").read_text(encoding="utf-8").splitlines())
-    return {line["study_id"]: line["reason"] for line in lines}
+    return {line.get("study_id") or line["file"]: line["reason"] for line in lines}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -93,10 +93,35 @@ def test_studies_that_no_build_takes_are_set_aside_with_the_reason(pool: Path, f
         path.unlink()
     sample(folder, strata={1: 8}, films=FilmPool(pool))
     reasons = set_aside(folder)
-    assert reasons.keys() == {"1.2.1", "1.2.2", "1.2.4", "1.2.5", "1.2.6"}
+    assert reasons.keys() == {"1.2.1", "1.2.2", "1.2.4", "1.2.5", "1.2.6", "films/4a.dcm"}
     assert reasons["1.2.1"].startswith("films/1b.dcm: `BurnedInAnnotation` must not be YES")
     assert reasons["1.2.4"] == reasons["1.2.6"]
     assert reasons["1.2.6"].startswith("no film has this StudyInstanceUID; unreadable files: films/4a.dcm (")
+
+
+def test_one_uid_with_two_pictures_is_named_by_sample_and_in_the_log_of_build(
+    pool: Path, folder: CurationFolder
+) -> None:
+    write_film(pool, "1b", FILM.T // 2, SOPInstanceUID="1.2.1.97")
+    (pool / "labels.csv").write_text("study,labels\n1.2.1,COPD\n")
+    mapping = (
+        "table: labels.csv\nstudy_key: {column: study}\nlabels: {list: {column: labels}}\nother_studies: left out\n"
+    )
+    (pool / "mapping.yaml").write_text(mapping)
+    told = call("curate", "sample", folder.root, "--strata", "1:8", "--images", pool, "--workers", 1).stderr
+    assert "`build` stops at 1 file unless --keep-going leaves them out; the reasons are in" in told
+    *_, entry = map(json.loads, folder.path("set_aside.jsonl").read_text().splitlines())
+    conflict = "duplicate of films/1a.dcm: the same SOPInstanceUID but different pixels"
+    assert entry["file"] == "films/1b.dcm"
+    assert entry["reason"].startswith(conflict)
+
+    words = ("build", pool, "--out", pool.parent / "out", "--id-key", pool.parent / "key")
+    assert conflict in call(*words, expect=1).stderr
+    log = pool.parent / "log.jsonl"
+    call(*words, "--keep-going", "--log", log)
+    (problem,) = (one for one in map(json.loads, log.read_text().splitlines()) if one["what"] == "problem")
+    assert problem["file"] == "films/1b.dcm"
+    assert problem["value"].startswith(conflict)
 
 
 def test_an_interrupted_check_goes_on(pool: Path, folder: CurationFolder, read: Counter[str]) -> None:
