@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, read_yaml, sections
 from reveal_bench.dataset.citation import CITATION, ZENODO
 from reveal_bench.dataset.croissant import CONFORMS_TO, RAI, REQUIRED
-from reveal_bench.dataset.origin import describe_origin
 from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, TableFile
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.sources.source import Problem
@@ -223,11 +222,10 @@ def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterato
     if not _is_json(folder.path / CROISSANT):
         return  # croissant_problems reports it
     document = json.loads((folder.path / CROISSANT).read_text(encoding="utf-8"))
-    known = describe_origin(folder.benchmark, synthetic=folder.info.synthetic)
     for name in REQUIRED:
         if document.get(name):
             continue
-        is_makers = name in MAKERS_FIELDS and name not in known
+        is_makers = name in MAKERS_FIELDS  # a card of the makers' own may lack them for any source
         remedy = f"give `{name}` in the block `croissant` of your card, and build with --card"
         rule = f"must exist, as Croissant 1.1 requires: {remedy if is_makers else 'build the folder again'}"
         problem = Problem(CROISSANT, None, name, rule, repr(document.get(name)))

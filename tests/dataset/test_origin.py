@@ -136,14 +136,15 @@ def test_a_wrong_fact_is_refused_by_name(tmp_path: Path, block: str, named: str)
 def test_validate_names_a_missing_field_and_the_remedy(tmp_path: Path) -> None:
     folder = findings_folder(tmp_path)
     document = json.loads((folder / "croissant.json").read_text())
-    del document["creator"], document["license"]
+    del document["url"], document["license"]
     (folder / "croissant.json").write_text(json.dumps(document))
     reseal(folder)
-    messages = [str(problem) for problem in validate_folder(folder, load=False)]
-    assert messages == [
-        "croissant.json: `license` must exist, as Croissant 1.1 requires: build the folder again, got None",
-        "croissant.json: `creator` must exist, as Croissant 1.1 requires: build the folder again, got None",
-    ]
+    warnings: list[Problem] = []
+    rule = "must exist, as Croissant 1.1 requires"
+    problems = validate_folder(folder, load=False, warnings=warnings)
+    assert list(map(str, problems)) == [f"croissant.json: `license` {rule}: build the folder again, got None"]
+    remedy = "give `url` in the block `croissant` of your card, and build with --card"
+    assert list(map(str, warnings)) == [f"croissant.json: `url` {rule}: {remedy}, got None"]
 
 
 def test_facts_that_only_the_makers_know_are_warnings(tmp_path: Path) -> None:
