@@ -64,7 +64,8 @@ def validate(
     if problems:
         raise typer.Exit(1)
     if not as_json:
-        typer.secho(f"{folder}: no problems", fg="green")
+        besides = " besides the warnings above" if warnings else ""
+        typer.secho(f"{folder}: no problems{besides}", fg="green")
 
 
 def diff(

@@ -267,7 +267,9 @@ def marker_warnings(headers: Iterable[Header]) -> list[str]:
 
 def film_warnings(headers: Iterable[Header]) -> list[str]:
     """Return warnings that count notes on films, for an inspection; a build counts those of the films that it uses."""
-    return _counted(text for header in headers for text in film_notes(header))
+    headers = list(headers)
+    unseen = ["the pixels were not looked at: `build` checks them"] if headers else []
+    return [*_counted(text for header in headers for text in film_notes(header)), *unseen]
 
 
 def _counted(texts: Iterable[str]) -> list[str]:
