@@ -13,7 +13,7 @@ from reveal_bench.analyses.operating import confidences_of_decisions
 from reveal_bench.analyses.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, count_below, label_curves, reader_points
 from reveal_bench.api.bench import AnyBench, as_asked_bench
-from reveal_bench.api.inputs import name_of, type_of
+from reveal_bench.api.inputs import name_of, named_systems
 from reveal_bench.api.keywords import suggest_keywords
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import once, score_inputs, score_readers
@@ -378,8 +378,8 @@ def curves(
     n_resamples, seed, unit : as in :func:`score`
     beside : name -> predictions of other systems, or a list of predictions, which only the figures show
     max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed
-    readers : for findings, points of the ROC plot: True for all readers of the dataset folder, a list of their names,
-        or name -> a reader's predictions, or None for the reader of the folder who has this name
+    readers : for findings, points of the ROC plot: True for all readers of the dataset folder; or name -> a reader's
+        predictions, or None for the reader of the folder who has this name
 
     Raises
     ------
@@ -391,7 +391,9 @@ def curves(
     """
     opened = as_asked_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
-    others = _named_systems(beside, name)
+    others = named_systems(beside, "beside")
+    if name in others:
+        raise ArgumentError("beside", "must name other systems", repr(name))
     options = once(ScoringOptions(thresholds=thresholds))
     resampling, scored, curves_of = Resampling(n_resamples, seed, unit), {}, {}
     of_labels: dict[str, LabelCurves] = {}
@@ -417,21 +419,6 @@ def curves(
     if readers:
         raise ArgumentError("readers", "must be omitted for detections, whose curves cannot show readers", None)
     return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
-
-
-def _named_systems(beside: Any, first: str) -> Mapping[str, Any]:
-    """Return name -> predictions; those of a list are named by their files, or "other 1", "other 2" ..."""
-    if isinstance(beside, list | tuple):
-        named = [(name_of(one, f"other {i}"), one) for i, one in enumerate(beside, 1)]
-    elif beside is None or isinstance(beside, Mapping):
-        named = list((beside or {}).items())
-    else:
-        rule = "must be a mapping of names to predictions, or a list of predictions"
-        raise ArgumentError("beside", rule, type_of(beside))
-    names = [first, *(name for name, _ in named)]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise ArgumentError("beside", "must name other systems, each once", repr(repeated[0]))
-    return dict(named)
 
 
 @dataclass(frozen=True, repr=False)

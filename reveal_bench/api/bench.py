@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
@@ -86,13 +86,9 @@ class References(Sequence[Any]):
         """Return the references as a DataFrame with a column for each field of the records."""
         import pandas as pd
 
-        names = [field.name for field in fields(self._records[0])] if self._records else []
-        return pd.DataFrame([[getattr(record, name) for name in names] for record in self._records], columns=names)
+        return pd.DataFrame(self._records)
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """The references as a DataFrame, like :meth:`to_pandas`."""
-        return self.to_pandas()
+    table = property(to_pandas)
 
     def __repr__(self) -> str:
         return self._name

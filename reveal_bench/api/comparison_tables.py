@@ -133,11 +133,13 @@ class Comparisons(TableResult):
         shared = {name for name in of_a if name in of_b and METRICS[name].better != "neither"}
         if shared != {c.metric for c in self.comparisons}:
             return []  # one metric was asked for
-        lacking = [(self.a, self.scored_a, of_a, of_b), (self.b, self.scored_b, of_b, of_a)]
         return [
-            f"not compared, because {name} lacks them: {', '.join(titles)}{scale_reason(scored)}"
-            for name, scored, own, others in lacking
-            if (titles := [METRICS[one].title for one in others if one not in own and METRICS[one].better != "neither"])
+            f"not compared, because {name} lacks them: {', '.join(METRICS[one].title for one in lacking)}{why}"
+            for name, why, lacking in (
+                (self.a, scale_reason(self.scored_a), [one for one in of_b if one not in of_a]),
+                (self.b, scale_reason(self.scored_b), [one for one in of_a if one not in of_b]),
+            )
+            if lacking
         ]
 
     @property

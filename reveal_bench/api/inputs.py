@@ -171,6 +171,18 @@ def name_of(inputs: Any, default: str) -> str:
     return path.name if path.is_dir() else stem_of(path)
 
 
+def named_systems(given: Any, argument: str) -> dict[str, Any]:
+    """Return name -> predictions of a mapping or a list, whose items are named by files or "other 1", "other 2" ..."""
+    if isinstance(given, list | tuple):
+        names = [name_of(one, f"other {i}") for i, one in enumerate(given, 1)]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ArgumentError(argument, "must be a mapping if names would be equal", repr(repeated[0]))
+        given = dict(zip(names, given, strict=True))
+    if not isinstance(given, Mapping | None):
+        raise ArgumentError(argument, "must map names to predictions, or be a list of predictions", type_of(given))
+    return dict(given or {})
+
+
 def _written(inputs: Any, bench: Bench, argument: str) -> tuple[bytes, str]:
     """Return the content of a prediction file with the inputs, and the format's name for reports ("" if unknown)."""
     kind = bench.kind

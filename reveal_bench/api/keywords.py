@@ -14,10 +14,9 @@ R = TypeVar("R")
 _INSTEAD = {
     "findings": "`bench.select(findings)` as `bench`",
     "n_boot": "`n_resamples`",
-    "n_bootstrap": "`n_resamples`",
     "thresholds": "`score(..., thresholds=...)` as predictions",
 }
-"""Frequent names of other libraries and functions -> what a function without this argument takes."""
+"""Frequent argument of other functions -> what a function without it takes."""
 
 
 def suggest_keywords(function: Callable[P, R]) -> Callable[P, R]:
@@ -33,12 +32,11 @@ def suggest_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
-            if name not in names:
-                similar = [f"`{one}`" for one in get_close_matches(name, names, n=1, cutoff=0.75)]
-                meant = similar[0] if similar else _INSTEAD.get(name, "")
-                hint = f"did you mean {meant}?" if meant else f"it has {', '.join(names)}"
-                raise TypeError(f"{function.__name__}() has no argument `{name}`; {hint}")
+        for name in kwargs.keys() - names:
+            similar = get_close_matches(name, names, n=1, cutoff=0.75)
+            meant = f"`{similar[0]}`" if similar else _INSTEAD.get(name)
+            hint = f"did you mean {meant}?" if meant else f"it has {', '.join(names)}"
+            raise TypeError(f"{function.__name__}() has no argument `{name}`; {hint}")
         return function(*args, **kwargs)
 
     return call

@@ -14,7 +14,7 @@ from reveal_bench.analyses.relative_decrease import published_decreases
 from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.api.comparison_tables import Comparisons, Ranking, on_one_grid, scale_reason
-from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
+from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, named_systems, type_of
 from reveal_bench.api.keywords import suggest_keywords
 from reveal_bench.api.printed_board import READERS_BELOW, read_printed, readers_below
 from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, beside_published
@@ -202,30 +202,12 @@ def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
 
 def score_readers(readers: Any, bench: Bench, scored: ScoredFile) -> dict[str, Rows]:
     """Return the rows of every reader, with the options of a scored system; `readers` as of :func:`curves`."""
-    if readers is None or readers is False:
-        return {}
-    if readers is True:
-        readers = list(read_readers(bench)[1])
-    if isinstance(readers, list | tuple) and all(isinstance(one, str) for one in readers):
-        readers = dict.fromkeys(readers)
-    if not isinstance(readers, Mapping):
-        rule = "must be True (all readers of the folder), a list of their names, or a mapping of names to predictions"
-        raise ArgumentError("readers", rule, type_of(readers))
-    return {reader: _score_reader(reader, inputs, bench, scored) for reader, inputs in readers.items()}
+    named = dict.fromkeys(read_readers(bench)[1]) if readers is True else named_systems(readers, "readers")
+    return {reader: _score_reader(reader, inputs, bench, scored) for reader, inputs in named.items()}
 
 
 def _score_reader(reader: str, inputs: Any, bench: Bench, scored: ScoredFile) -> Rows:
-    """Return the rows of a reader.
-
-    Parameters
-    ----------
-    inputs : the reader's predictions, or None for the reader of the dataset folder who has this name
-
-    Raises
-    ------
-    ArgumentError
-        If the folder has no such reader, or the reader has not read every case.
-    """
+    """Return a reader's rows; None stands for the reader of the dataset folder, who must have read every case."""
     if inputs is not None:
         return score_inputs(inputs, bench, scored.options, argument="readers", name=reader).rows
     records, readings = read_readers(bench)

@@ -178,7 +178,7 @@ def test_readers_of_the_folder_are_points_beside_a_curve(chexpert, tmp_path) -> 
     part = rb.score(flat, asked, readers=True, n_resamples=2, metric="f1").readers
     assert len(part.records) == 9
     for chosen, names in ((bench, findings), (asked, findings[1:5])):
-        result = rb.curves(flat, chosen, n_resamples=2, readers=["bc4", "bc8"])
+        result = rb.curves(flat, chosen, n_resamples=2, readers={"bc4": None, "bc8": None})
         points = {(one.finding, one.reader): one for one in result.readers}
         assert {finding for finding, _ in points} == {*result.curves.roc} <= {*names}
         assert len(points) == 2 * len(result.curves.roc) > 0

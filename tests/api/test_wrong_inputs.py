@@ -169,9 +169,13 @@ def test_other_kinds_of_file_are_refused(world: World, lines: list[dict[str, Any
 REFUSED: dict[str, tuple[Callable[[pd.DataFrame, rb.api.Bench], Any], str]] = {
     "several systems": (lambda p, b: rb.score({"A": p, "B": p}, b), "one system: `rank` takes several by name"),
     "readers of none": (lambda p, b: rb.curves(p, b, readers=True), "a dataset folder that has readings of single"),
-    "a number of readers": (lambda p, b: rb.rank({"A": p}, b, readers=5), "`readers` must be True (all readers of the"),
-    "one table beside": (lambda p, b: rb.curves(p, b, beside=p), "or a list of predictions, got a pandas.DataFrame"),
-    "one name twice": (lambda p, b: rb.curves(p, b, beside=[p], name="other 1"), "each once, got 'other 1'"),
+    "a number of readers": (lambda p, b: rb.rank({"A": p}, b, readers=5), "`readers` must map names to predictions"),
+    "one table beside": (lambda p, b: rb.curves(p, b, beside=p), "or be a list of predictions, got a pandas.DataFrame"),
+    "one name twice": (lambda p, b: rb.curves(p, b, beside=[p], name="other 1"), "other systems, got 'other 1'"),
+    "two files of one name": (
+        lambda p, b: rb.curves(p, b, beside=[Path("x/a.csv"), Path("y/a.csv")]),
+        "`beside` must be a mapping if names would be equal, got 'a'",
+    ),
     "cuts of logits": (lambda p, b: rb.score(p, b, thresholds=-3.7), "in [0, 1], because the scores are probabilities"),
     "a metric of one": (
         lambda p, b: rb.compare(p, p - 1, b, metric="F1"),
