@@ -64,7 +64,7 @@ STYLES = {
     "chexlocalize": ("--images 80 --long-side 200 --val-images 20 --anatomy organs.jsonl", ""),
     "reveal-cxr": ("--images 110 --long-side 160", "--source reveal-cxr --id-key key"),
     "rexecution": ("--images 40 --long-side 160", ""),
-    "midrc": ("--images 12 --long-side 160", "--source midrc --id-key key"),
+    "midrc": ("--images 12", "--source midrc --id-key key"),
     "chestx-det": ("--images 6", ""),
     "nih-boxes": ("--images 6", ""),
     "ms-cxr": ("--images 12 --long-side 160", "--pictures download/pictures"),
