@@ -19,9 +19,9 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.detection.records import instances
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import Box, pack_masks
-from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, intervals_of, macro_first, resampling_counts
+from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, intervals_of, macro_first, no_counts
 from reveal_bench.metrics.detection_matching import box_overlaps, box_shares
-from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.intervals import Estimate
 
 THRESHOLDS = tuple(k / 10 for k in range(1, 10))
 """Thresholds T(IoU) and T(IoBB)."""
@@ -71,7 +71,7 @@ def box_accuracies(
     of_patient = np.searchsorted(patients, [record.patient_id for record, _ in cases])
     n_drawn = [one.shape[2] for one in overlaps]
     of_box, of_unit = np.repeat(of_case, n_drawn), np.repeat(of_patient, n_drawn)
-    counts = resampling_counts(len(patients), Resampling(1))  # the jackknife needs no replicates
+    counts = no_counts(len(patients))
     rows = []
     for k, overlap in enumerate(OVERLAPS):
         best = np.concatenate([one[k].max(axis=0, initial=0.0) for one in overlaps])

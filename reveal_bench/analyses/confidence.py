@@ -35,9 +35,9 @@ from reveal_bench.metrics.bootstrap import (
     code_cases,
     intervals_of,
     macro_first,
-    resampling_counts,
+    no_counts,
 )
-from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups
 
 POOLED = "all"
@@ -196,7 +196,7 @@ class _GroupedCases:
         self, values: FloatArray, codes: IntArray, n_groups: int, bounds: tuple[float, float], chosen: BoolArray
     ) -> list[Estimate]:
         """Return the macro of `values` and their mean per group with intervals, over the `chosen` cases."""
-        counts = resampling_counts(self.n_units, Resampling(1))  # the jackknife needs no replicates
+        counts = no_counts(self.n_units)
         means = bootstrap_means(
             values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts, bounds=bounds
         )

@@ -33,8 +33,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import Rle, empty_rle, pack_masks
-from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, intervals_of, macro_first, resampling_counts
-from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, intervals_of, macro_first, no_counts
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import shared_areas
@@ -147,7 +147,7 @@ def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Estim
 def _means(shares: FloatArray, units: IntArray) -> list[Estimate]:
     n_images, n_findings = shares.shape
     codes = np.tile(np.arange(n_findings), n_images)
-    counts = resampling_counts(int(units.max()) + 1, Resampling(1))  # the jackknife needs no replicates
+    counts = no_counts(int(units.max()) + 1)
     means = bootstrap_means(shares.ravel(), codes, np.repeat(units, n_findings), n_groups=n_findings, counts=counts)
     return intervals_of(means, "jackknife", bounds=means.bounds).estimates()
 

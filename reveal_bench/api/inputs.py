@@ -35,7 +35,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile, ids_of_other_splits, lint_file
 from reveal_bench.kinds.folder import WHOLE_SPLIT
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.predictions.files import is_run_file, prediction_file, stated_grid, stem_of
+from reveal_bench.predictions.files import grid_of, is_run_file, prediction_file, stem_of
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.number_ids import advice_on_numbers, id_of_number, ids_by_number, number_of
 from reveal_bench.predictions.report import IN_FRAME, LintProblem, LintReport
@@ -76,7 +76,7 @@ def lint(
     """
     name = name_of(predictions, UNNAMED) if name is None else name
     asked = as_asked_bench(bench, split, runs=[predictions])
-    grid = stated_grid(predictions) if grid is None and asked.kind.questions.uses_grid else grid
+    grid = grid_of(predictions, grid) if asked.kind.questions.uses_grid else grid
     options = LintOptions(grid, allow_missing, any_scale=True, name=name)
     report = lint_inputs(predictions, asked, options, "predictions")
     if asked.selection == WHOLE_SPLIT:

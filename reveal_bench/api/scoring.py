@@ -28,7 +28,7 @@ from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval
-from reveal_bench.predictions.files import prediction_file, prediction_files, stated_grid
+from reveal_bench.predictions.files import grid_of, prediction_file, prediction_files
 from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
@@ -237,8 +237,8 @@ def score_inputs(
         return predictions
     if ratings is not None:
         ratings = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
-    if options.grid is None and bench.kind.questions.uses_grid:
-        options = replace(options, grid=stated_grid(predictions))
+    if bench.kind.questions.uses_grid:
+        options = replace(options, grid=grid_of(predictions, options.grid))
     options = resolve_options(options, bench.dataset, bench.split, ratings=ratings)
     at_home = LintOptions(options.grid, options.allow_missing, any_scale=True, name=name)
     report = lint_inputs(predictions, bench, at_home, argument)

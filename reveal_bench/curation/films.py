@@ -6,7 +6,7 @@ until one is usable: a study with a bad film and a good one stays.
 
 What is wrong with each film, or "", is stored in :data:`CACHE_NAME` in the curation folder with a hash of the state of
 its file and of the software. A check that was interrupted goes on from there, and a sample with other settings reads no
-film again.
+film again, except films whose process was killed: the reason may have been the interruption or a lack of memory.
 """
 
 from __future__ import annotations
@@ -135,9 +135,11 @@ class _FilmReader(WorkerPool):
         digest = sha256(repr(state).encode()).hexdigest()
         if digest not in self._faults:
             fault = self.ask(picture)
-            self._faults[digest] = KILLED if fault is None else fault
+            if fault is None:
+                return KILLED
+            self._faults[digest] = fault
             with self._lock:
-                entry = {"film": picture.source_path, "state": digest, "fault": self._faults[digest]}
+                entry = {"film": picture.source_path, "state": digest, "fault": fault}
                 self._file.write(json.dumps(entry) + "\n")
                 self._file.flush()
         return self._faults[digest]

@@ -18,7 +18,7 @@ from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, 
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import AnnotationExchange
 from reveal_bench.kinds.pictures import StoredPictures
-from reveal_bench.predictions.files import prediction_file, stated_grid
+from reveal_bench.predictions.files import grid_of, prediction_file
 from reveal_bench.predictions.limits import LintOptions
 
 PNG = b"\x89PNG"
@@ -175,7 +175,7 @@ def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | No
         records = kind.data.read_records(folder, split)
         return _exchange(kind).drawn_references(records, manifest), records
     predictions = prediction_file(Path(predictions))
-    options = LintOptions(stated_grid(predictions), allow_missing=True)
+    options = LintOptions(grid_of(predictions), allow_missing=True)
     report = kind.predictions.lint(predictions, manifest, options)
     if not report.ok:
         raise LintError(report)

@@ -175,9 +175,13 @@ def blocks_of_counts(n_units: int, resampling: Resampling) -> Iterator[Counts]:
 
 
 def needed_blocks(n_units: int, resampling: Resampling) -> Iterable[Counts]:
-    """Return :func:`blocks_of_counts` for scores that have a jackknife: a block without rows if it is the interval."""
-    is_needed = resampling.interval != "jackknife"
-    return blocks_of_counts(n_units, resampling) if is_needed else [np.empty((0, n_units), np.float32)]
+    """Return :func:`blocks_of_counts` for scores with a jackknife, which as an interval needs no replicates."""
+    return [no_counts(n_units)] if resampling.interval == "jackknife" else blocks_of_counts(n_units, resampling)
+
+
+def no_counts(n_units: int) -> Counts:
+    """Return the counts of no replicates, (0, n_units), for intervals of the jackknife."""
+    return np.empty((0, n_units), np.float32)
 
 
 Name = TypeVar("Name")
@@ -527,7 +531,7 @@ def estimate_cases(
         of_case,
         findings=list(dict.fromkeys(names)),
         units=units,
-        counts=resampling_counts(len(units), resampling),
+        counts=np.concatenate([*needed_blocks(len(units), resampling)]),
         recipe=resampling.signature(metric, version),
         interval=resampling.interval,
     )

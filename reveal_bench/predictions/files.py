@@ -113,8 +113,22 @@ def metadata_beside(path: Path) -> Path | None:
     return next((one for one in (own, own.with_name(_METADATA)) if one.is_file()), None)
 
 
-def stated_grid(inputs: Any) -> int | None:
-    """Return the cells per side that a run, or the ``submission.json`` of a file, states; None if unknown."""
+def grid_of(inputs: Any, asked: int | None = None) -> int | None:
+    """Return the cells per side that a run, or the ``submission.json`` of a file, states; `asked` if it states none.
+
+    Raises
+    ------
+    ArgumentError
+        If `asked` differs from the stated number.
+    """
+    stated = _stated_grid(inputs)
+    if stated is not None and asked not in (None, stated):
+        rule = f"must be {stated}, the grid of {inputs if isinstance(inputs, str | Path) else 'the run'}, or left out"
+        raise ArgumentError("grid", rule, asked)
+    return asked if stated is None else stated
+
+
+def _stated_grid(inputs: Any) -> int | None:
     if not isinstance(inputs, str | Path):
         return getattr(getattr(inputs, "info", None), "grid", None)
     beside = metadata_beside(Path(inputs))
@@ -122,7 +136,7 @@ def stated_grid(inputs: Any) -> int | None:
         grid = None if beside is None else json.loads(beside.read_text(encoding="utf-8"))["grid"]
     except (ValueError, KeyError, TypeError):
         return None
-    return grid if type(grid) is int and grid > 0 else None
+    return grid if type(grid) is int else None
 
 
 def split_of_runs(inputs: Iterable[Any]) -> str | None:

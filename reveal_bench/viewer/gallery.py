@@ -40,7 +40,7 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
-from reveal_bench.predictions.files import prediction_file, stated_grid
+from reveal_bench.predictions.files import grid_of, prediction_file
 from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.viewer.positions import LATERAL, answer_maps, draw_map, mean_film
 from reveal_bench.words import count_text
@@ -248,7 +248,7 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
 
 def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, options: ScoringOptions) -> Answers:
     """Return case -> answers of a prediction file, with their outcomes."""
-    options = replace(options, grid=stated_grid(path) or options.grid)
+    options = replace(options, grid=grid_of(path) or options.grid)
     report = kind.predictions.lint(Path(path), manifest, LintOptions(options.grid, allow_missing=True, any_scale=True))
     if not report.ok:
         raise LintError(report)

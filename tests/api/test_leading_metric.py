@@ -101,3 +101,9 @@ def test_a_file_is_read_on_the_grid_that_its_submission_states(world: World, tmp
     with pytest.raises(ArgumentError, match=r"`metric` must be one that at least one file has"):
         rb.rank({"coarse": coarse, "fine": file}, bench, metric="grid_hit", **FEW)
     assert rb.lint(file, bench).ok
+    for read in (rb.score, rb.lint):
+        with pytest.raises(ArgumentError, match=r"`grid` must be 16, the grid of .*cells.csv, or left out, got 8"):
+            read(file, bench, grid=8)
+    (tmp_path / "submission.json").write_text('{"grid": 1000000}')
+    with pytest.raises(ArgumentError, match=r"`grid` must be in \[1, 26\], got 1000000"):
+        rb.score(file, bench, **FEW)

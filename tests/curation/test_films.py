@@ -14,6 +14,7 @@ from reveal_bench.curation.films import CACHE_NAME, FilmPool
 from reveal_bench.curation.folder import CurationError, CurationFolder
 from reveal_bench.curation.sample import sample
 from reveal_bench.curation.tables import Sampled, Suggestion, read_table
+from reveal_bench.dataset.row_pool import WorkerPool
 from reveal_bench.dicom import write_dicom
 from tests.cli.test_score import call
 from tests.curation.made_folder import done
@@ -140,6 +141,16 @@ def test_an_interrupted_check_goes_on(pool: Path, folder: CurationFolder, read: 
     record = sample(folder, strata={1: 7}, films=FilmPool(pool), redo=True)
     assert (read.pop("2a"), max(read.values())) == (2, 1)
     assert (record.counts["unusable"], record.counts["sampled"]) == (1, 7)
+
+
+def test_a_film_whose_process_was_killed_is_read_again(
+    pool: Path, folder: CurationFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killing:
+        killing.setattr(WorkerPool, "ask", lambda *_: None)
+        assert sample(folder, strata={1: 8}, films=FilmPool(pool)).counts["unusable"] == 8
+    record = sample(folder, strata={1: 7}, films=FilmPool(pool), redo=True)
+    assert (record.counts["unusable"], record.counts["sampled"]) == (2, 6)
 
 
 def test_only_studies_that_may_be_drawn_are_read(pool: Path, folder: CurationFolder, read: Counter[str]) -> None:
