@@ -168,7 +168,7 @@ def _generators(cells: list[Cell]) -> str:
     titles = ("coverage", "p <= 0.05", "ten systems in different tiers")
     heads = ("skill", "metric", *(f"{title}, {which}" for title in titles for which in ("first", "second")))
     about = (
-        "New macros of 100 patients in both generators (first: `reveal-` worlds, second: `second-` worlds): "
+        "Macros of 100 patients (new), both generators (first: `reveal-` worlds, second: `second-` worlds): "
         "coverage of the interval, and how often equal systems have a small p or are in different tiers:"
     )
     return f"{about}\n\n{_table(heads, rows)}"

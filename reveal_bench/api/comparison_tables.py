@@ -149,7 +149,7 @@ class Comparisons(TableResult):
 
 
 def scale_reason(scored: ScoredFile) -> str:
-    """Return the linter's message and advice on scores that are no probabilities; empty for other predictions."""
+    """Return the linter's message and advice if scores are not probabilities; empty for other predictions."""
     own = [one for one in scored.report.problems if one.rule == "score-scale"]
     return f" ({own[0].message}; {own[0].hint})" if own else ""
 
@@ -222,7 +222,7 @@ class Ranking(TableResult):
     empty : names of systems without any prediction, which are not ranked
     beside : further column -> system -> value, such as the number of readers below its ROC curve
     not_ranked : systems in the table of a printed board that are not among the ranked ones
-    group : group of findings whose macro ranks; empty for all findings
+    group : group whose macro decides the ranks; empty for all findings
     """
 
     ranked: Sequence[RankedSystem]

@@ -59,7 +59,7 @@ class TableResult(ABC):
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Sentences about the rows, which follow them."""
+        """Sentences about the rows, shown below them."""
         return ()
 
     def printed_rows(self) -> list[dict[str, str]]:

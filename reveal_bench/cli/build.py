@@ -65,7 +65,7 @@ def phantom(
     seed: Seed = 0,
     long_side: Annotated[
         int | None,
-        typer.Option(help="Longer side in pixels, by default 2828; images of a fixed size, as ChestX-Det's, keep it."),
+        typer.Option(help="Longer side in pixels (default 2828); fixed-size images, as in ChestX-Det, keep theirs."),
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or write only their annotations.")] = True,
     anatomy: Annotated[

@@ -447,7 +447,7 @@ def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: b
 
 
 def say(text: str, **style: Any) -> None:
-    """Print a text; if there is a width, its lines are wrapped at spaces, and continued with a larger indent."""
+    """Print a text; if there is a width, wrap its lines at spaces and indent the continuation lines further."""
     width = _terminal_width() or _UNBOUNDED
     for line in text.split("\n"):
         indent = " " * (len(line) - len(line.lstrip()) + 2)

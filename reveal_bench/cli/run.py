@@ -109,7 +109,7 @@ def run(
     ] = "high",
     system: Annotated[
         Literal["message", "user"],
-        typer.Option(help="Message of the system text: its own, or the user's, for models without a system role."),
+        typer.Option(help="Put the system text in its own message or, without a system role, in the user's."),
     ] = "message",
     coordinates: Annotated[
         str,

@@ -1,7 +1,7 @@
 """What a build reports besides its folders, and the part of it that the dataset folder keeps.
 
 ``manifest/films.json`` lists the notes on films, and counts what was left out by reason. The folder may be published,
-so the file names only images of the dataset, and no value that a reason quotes from a file
+so it names only images of the dataset, and no value that a reason quotes from a file
 (:func:`public_reason`)::
 
     {"notes": {"voi window 1 of 1 LINEAR: every pixel is black, so it uses the full range": ["image-3"]},

@@ -3,7 +3,7 @@
 A wrong display window makes a radiograph black, white, or black and white without grey. Such pictures are found by the
 number of pixels at each grey level. Padding and a border of one value do not count, because the exposed field of a
 small child or a finger is only a few percent of the detector. A border around less than 1% of the picture counts: a
-letter on an empty film is no picture.
+letter alone is not a picture.
 """
 
 from __future__ import annotations

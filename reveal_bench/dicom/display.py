@@ -19,7 +19,7 @@ Choices where DICOM allows several possibilities or files break its rules
   causes a warning.
 - A missing HighBit is taken as BitsStored - 1; any other value is an error, because viewers interpret it differently.
 - Padding (PixelPaddingValue, to PixelPaddingRangeLimit) gets the grey level of its value, as in pydicom; it only counts
-  as padding when contrast is measured, unless it is the whole picture. Its 16 bits have the sign of the pixels,
+  as padding when contrast is measured, unless it is the whole picture. Its 16 bits are signed like the pixels,
   whatever its VR.
 """
 

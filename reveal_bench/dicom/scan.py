@@ -455,11 +455,11 @@ def _same_exposure(raw: Header, processed: Header) -> str | None:
 
 
 def film_notes(header: Header) -> tuple[str, ...]:
-    """Return notes on statements of a header that a look at the film can check."""
+    """Return notes on header statements that you can check by viewing the film."""
     notes = []
     if header.body_part not in (None, *CHEST):
-        part = "a value that is not listed" if header.body_part == "OTHER" else header.body_part
-        notes.append(f"BodyPartExamined is {part} instead of CHEST, often wrongly")
+        part = "an unlisted value" if header.body_part == "OTHER" else header.body_part
+        notes.append(f"BodyPartExamined is {part}, not CHEST; it is often wrong")
     if header.coded_view is not None:
         notes.append(f"the view is {header.view}, but its codes or the orientation say {header.coded_view}")
     return tuple(notes)

@@ -3,7 +3,7 @@
 Conventions
 -----------
 Of entries that each name a finding, the one about the question's finding counts; if none is, they name no cell. Of
-cells with probabilities, the most probable counts; of one cell beside lists of cells, the one. Entries without such a
+cells with probabilities, the most probable counts; a single cell counts over lists of cells. Entries without such a
 choice stay as they are.
 """
 

@@ -62,7 +62,7 @@ _ROW_FIRST = (5, 6, *range(17, 21))
 
 
 def with_cells_named(text: str) -> str:
-    """Return bare text in which a column and a row side by side are the cell's name.
+    """Return bare text with adjacent columns and rows replaced by the cells' names.
 
     Examples
     --------

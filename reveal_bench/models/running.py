@@ -379,7 +379,7 @@ def _model(choice: ModelChoice) -> Any:
 
 
 def _without_auto_detail(own: Callable[[Any], Awaitable[list[Any]]]) -> Callable[[Any], Awaitable[list[Any]]]:
-    """Return a function that makes messages like `own`, without the default "auto" of `detail`, which some refuse."""
+    """Return a function that makes messages like `own`, but without `detail` "auto", which some servers refuse."""
 
     async def messages_to_openai(messages: Any) -> list[Any]:
         made = await own(messages)

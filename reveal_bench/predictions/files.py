@@ -198,7 +198,8 @@ def shortest_runs(runs: Mapping[str, Any], split: str, key: str) -> str:
     names = [name for name, n in counts.items() if n == fewest]
     if len(names) == len(counts):
         return ""
-    return f"{', '.join(names)} asked only {count_text(fewest, 'question')}: leave it out to score more"
+    them = "it" if len(names) == 1 else "them"
+    return f"{', '.join(names)} asked only {count_text(fewest, 'question')}: leave {them} out to score more"
 
 
 def epoch_of(path: Path) -> tuple[int, int]:

@@ -19,7 +19,7 @@ _DECIMAL = re.compile(r"([0-9]{1,15})\.0+")
 
 
 def advice_on_numbers(numbers: Iterable[object], ids: Collection[str], key: str) -> str:
-    """Return the advice for numbers that are no ids: to read them as text if any of the `ids` has only digits."""
+    """Return advice for numbers that are not ids: to read them as text if any of the `ids` has only digits."""
     advice = f": {ADVICE}" if any(map(_DIGITS.fullmatch, ids)) else advice_on_keyed(ids)
     are_rows = all(number in range(len(ids)) for number in numbers)
     return advice + (f"; for row numbers of the dataset, give its column `{key}`" if are_rows else "")

@@ -49,7 +49,7 @@ def study_rows(path: Path) -> list[dict[str, str]] | None:
         return None
     text = path.read_bytes()
     if start := _START.search(text):
-        before = text[: start.start()]  # as many blank lines keep the numbers of the others
+        before = text[: start.start()]  # replaced by blank lines to keep the line numbers
         n_before = max(before.count(b"\n"), before.count(b"\r"))
         text = b"\n" * n_before + ",".join(_IMRMC).encode() + text[start.end() :]
     elif {one.strip(' "\ufeff').casefold() for one in _first_line(text)} != {one.casefold() for one in _IMRMC}:

@@ -81,7 +81,7 @@ DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); any other text is dropped."""
 DEVICES_PUBLISHED = (
     "manufacturer and model are published as in the headers; check them for names of persons and rooms, which "
-    "`equipment` in the mapping leaves out or renames, rarest first"
+    "`equipment` in the mapping leaves out or renames; rarest first"
 )
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 

@@ -41,7 +41,7 @@ FALLBACKS = {
     "030/1.dcm": "every pixel is white, so it uses the full range",
     "040/1.dcm": "VOILUTSequence must have entries of 8 to 16 bits",
     "050/1.dcm": "uses 12 bits, as in the compressed picture, instead of BitsStored 10",
-    "080/1.dcm": "BodyPartExamined is HAND instead of CHEST",
+    "080/1.dcm": "BodyPartExamined is HAND, not CHEST",
     "140/1.dcm": "no usable VOI LUT or window, so the full range of the stored bits is shown",
 }
 """File -> what the log of `build` and the report must say of it."""

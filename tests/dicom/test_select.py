@@ -184,10 +184,10 @@ def test_markers_that_a_publisher_must_check(header: Header, facts: dict[str, An
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"BodyPartExamined": "HAND"}, ["BodyPartExamined is HAND instead of CHEST, often wrongly"]),
+        ({"BodyPartExamined": "HAND"}, ["BodyPartExamined is HAND, not CHEST; it is often wrong"]),
         (
             {"BodyPartExamined": "DOE JOHN"},
-            ["BodyPartExamined is a value that is not listed instead of CHEST, often wrongly"],
+            ["BodyPartExamined is an unlisted value, not CHEST; it is often wrong"],
         ),
         ({"BodyPartExamined": "PORT CHEST"}, []),
         ({"ViewPosition": "AP", "PatientOrientation": ["L", "F"]}, []),

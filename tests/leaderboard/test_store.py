@@ -289,7 +289,9 @@ def test_a_closed_board_keeps_the_submissions_that_it_showed(world: World) -> No
     assert shown() == [(ids[1], "final")]
     with pytest.raises(NotAllowedError, match="no submission can be chosen once the board is closed"):
         world.store.choose(ids[0], who="user:user1")
-    with pytest.raises(NotAllowedError, match="cannot be withdrawn before it is scored once final scores are shown"):
+    with pytest.raises(
+        NotAllowedError, match="once final scores are shown, an unscored submission cannot be withdrawn"
+    ):
         world.store.withdraw(waiting.id, who="user:user1")
     world.store.hide(ids[2], who="local:x", why="a longer reason")
     assert shown() == [(ids[1], "final")]

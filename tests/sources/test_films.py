@@ -65,7 +65,7 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     counts = {note: n for n, note in re.findall(r"warning: (\d+) pictures?, such as \S+: (.*)", printed)}
     counts["may show nothing"] = re.search(r"(\d+) pictures? may show nothing", printed)[1]
     assert len(counts) == 7
-    assert counts["BodyPartExamined is HAND instead of CHEST, often wrongly"] == "1"
+    assert counts["BodyPartExamined is HAND, not CHEST; it is often wrong"] == "1"
     table = page.cells[page.cells.index("Note") + 2 :]
     shown = dict(zip(table[::2], table[1::2], strict=False))
     # the value of VOILUTFunction is printed to the maintainer, but the page may be published

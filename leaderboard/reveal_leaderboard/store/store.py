@@ -344,9 +344,7 @@ class Store:
             values: dict[str, Any] = {"withdrawn_at": moment(connection), "updated_at": moment(connection)}
             is_in_time = submission.status in ("queued", "reading")
             if is_in_time and ranked_part(connection, submission.benchmark, submission.version) == "final":
-                raise NotAllowedError(
-                    "a submission cannot be withdrawn before it is scored once final scores are shown"
-                )
+                raise NotAllowedError("once final scores are shown, an unscored submission cannot be withdrawn")
             if is_in_time:
                 ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
                 job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")

@@ -155,7 +155,7 @@ def register_patients(store: Store, holdouts: Holdouts, key: bytes) -> None:
 
 
 def check_final_shares(store: Store, holdouts: Holdouts) -> None:
-    """Check that the settings reserve the patients for final scores that a version's earlier scores reserved.
+    """Check that the settings reserve the same patients for final scores as a version's earlier scores did.
 
     Raises
     ------

@@ -175,7 +175,7 @@ function between(counts, ...shares) {
 
 /**
  * The number of pixels with each value, without those of `padding`, [lowest, highest], and without a border of one
- * value: a collimated field may be a small part of the film, but a letter on an empty film is no picture.
+ * value: a collimated field may be a small part of the film, but a letter on empty film is not a picture.
  */
 function counted(values, { width, padding }) {
   const counts = new Uint32Array(DEPTH), border = values[0];
