@@ -109,9 +109,12 @@ def _is_receiver(url: str) -> bool:
     return is_safe and is_plain and host != ""
 
 
+_TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}Z")
+
+
 def _is_time(text: str) -> bool:
     try:
-        return not text or (text.endswith("Z") and datetime.fromisoformat(text).tzinfo is not None)
+        return not text or (_TIME.fullmatch(text) is not None and datetime.fromisoformat(text).year >= 1970)
     except ValueError:
         return False
 
@@ -181,7 +184,7 @@ class ReleasePolicy:
     @property
     def least_held_out(self) -> int:
         """Number of held-out cases with which a finding has `min_cell` in both parts, if they are divided as wanted."""
-        return math.ceil(self.min_cell / (min(self.final_share, 1 - self.final_share) or 1))
+        return math.ceil(round(self.min_cell / (min(self.final_share, 1 - self.final_share) or 1), 6))
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> ReleasePolicy:

@@ -87,7 +87,8 @@ class Comparison:
     n_a, n_b : int
         Number of cases of the finding that have a score; for a macro, number of findings with a score of both systems.
     n_empty_replicates : int
-        Number of replicates left out because a system's score or the decrease (if b is 0) is undefined.
+        Number of replicates left out because a system's score or the decrease (if b is 0) is undefined; 0 for
+        intervals without replicates.
     signature : str
     p_adjusted, low_adjusted, high_adjusted : float
         p and interval adjusted for all findings of the metric; for the macro, equal to its p and interval.

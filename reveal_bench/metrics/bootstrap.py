@@ -414,9 +414,8 @@ def estimate_means(
         If the lengths differ, a case belongs to a unit that is not in `units`, or the interval does not apply.
     """
     if len(case_findings) != len(values):
-        raise ArgumentError(
-            "case_findings", f"must have the length of `values` ({len(values)})", len(case_findings), ("values",)
-        )
+        rule = f"must have the length of `values` ({len(values)})"
+        raise ArgumentError("case_findings", rule, len(case_findings), ("values",))
     kept, groups, codes = code_cases(case_findings, case_units, findings=findings, units=units)
     bounds = bounds_of(recipe.split("|", 1)[0])
     means = bootstrap_means(values[kept], groups, codes, n_groups=len(findings), counts=counts, bounds=bounds)

@@ -131,10 +131,10 @@ def grid_of(inputs: Any, asked: int | None = None) -> int | None:
 def _stated_grid(inputs: Any) -> int | None:
     if not isinstance(inputs, str | Path):
         return getattr(getattr(inputs, "info", None), "grid", None)
-    beside = metadata_beside(Path(inputs))
+    own = metadata_path(Path(inputs))
     try:
-        grid = None if beside is None else json.loads(beside.read_text(encoding="utf-8"))["grid"]
-    except (ValueError, KeyError, TypeError):
+        grid = json.loads(own.read_text(encoding="utf-8"))["grid"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return grid if type(grid) is int else None
 

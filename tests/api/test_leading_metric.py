@@ -104,6 +104,11 @@ def test_a_file_is_read_on_the_grid_that_its_submission_states(world: World, tmp
     for read in (rb.score, rb.lint):
         with pytest.raises(ArgumentError, match=r"`grid` must be 16, the grid of .*cells.csv, or left out, got 8"):
             read(file, bench, grid=8)
+    (tmp_path / "other.csv").write_text(file.read_text())  # whose submission.json is it?
+    assert rb.score(file, bench, **FEW).to_pandas().equals(plain.to_pandas())
+    (tmp_path / "other.csv").unlink()
+    (tmp_path / "submission.json").write_text("[" * 100_000)
+    assert rb.score(file, bench, **FEW).to_pandas().equals(plain.to_pandas())
     (tmp_path / "submission.json").write_text('{"grid": 1000000}')
     with pytest.raises(ArgumentError, match=r"`grid` must be in \[1, 26\], got 1000000"):
         rb.score(file, bench, **FEW)

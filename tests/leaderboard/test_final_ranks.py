@@ -80,13 +80,14 @@ def test_the_kept_patients_decide_once_the_board_is_closed(board: Board, tmp_pat
         ids = {}
         for name, group in ((LUCKY, patients - kept), (BETTER, kept)):
             file = right_on(board, group, tmp_path / f"{name}.jsonl")
-            shared = {"share_predictions": True} if name == LUCKY else {}
+            shared = {"share_predictions": True} if name == LUCKY else {"contact": "private@example.org"}
             ids[name] = server.post(file, METADATA | {"model": {"name": name}} | shared).json()["id"]
             server.wait_scored(ids[name])
         public = board_of(server)
         assert (public["ranked_part"], macros(public, "figures")) == ("public", [(LUCKY, 1.0), (BETTER, 0.0)])
         assert server.get(f"/api/v1/submissions/{ids[BETTER]}/receipt?part=final").status_code == 404
         assert {part for _, part, _ in exported(server, tmp_path / "before")[1]} == {"public"}
+        assert {path.stem.rpartition("-")[2] for path in (tmp_path / "before" / "receipts").iterdir()} == {"public"}
 
         closing = ["admin", "set-board", BENCHMARK, "closed", "--why", "the round is over", "--data", str(server.data)]
         assert CliRunner().invoke(app, closing).exit_code == 0
@@ -135,6 +136,10 @@ def test_the_kept_patients_decide_once_the_board_is_closed(board: Board, tmp_pat
     assert names == sorted(f"{one}-{version}-{part}.json" for one in ids.values() for part in ("public", "final"))
     for name in names:
         assert verify_receipt(json.loads((tmp_path / "export" / "receipts" / name).read_text())).receipt
+    for table in (tmp_path / "export").glob("submissions.*"):
+        assert table.read_bytes().count(b"private@example.org") >= 1  # in the column `contact`
+    with (tmp_path / "export" / "submissions.csv").open(newline="", encoding="utf-8") as file:
+        assert not any("private@example.org" in row["metadata"] for row in csv.DictReader(file))
     (copy,) = (tmp_path / "export" / "predictions").iterdir()
     assert (copy.name, copy.read_bytes()) == (f"{ids[LUCKY]}.jsonl", (tmp_path / f"{LUCKY}.jsonl").read_bytes())
 

@@ -157,7 +157,15 @@ RULES = {
     ),
     **{
         f"closes at {time}": (f'[round]\ncloses = "{time}"', "`round.closes` must be a UTC time such as .*, got '")
-        for time in ("2027-03-01T12:00", "2027-03-01T12:00+01:00", "1 March", "2027-02-30T12:00Z", "Z")
+        for time in (
+            "2027-03-01T12:00",
+            "2027-03-01T12:00+01:00",
+            "1 March",
+            "2027-02-30T12:00Z",
+            "Z",
+            "2027-W01-1T12:00Z",
+            "2027-03-01T12:00:30Z",
+        )
     },
     "close before watch": ("[exposure]\nwatch_bits = 9", "`exposure.watch_bits` must not exceed exposure.close_bits"),
     "two lines": ('[about]\nterms = "a\\nb"', "`about.terms` must be one line"),

@@ -135,7 +135,7 @@ def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
 def test_degenerate_inputs() -> None:
     one = estimate_cases("point_hit", 1, np.array([1.0]), resampling=Resampling(interval="percentile"))
     assert (one[0].value, one[0].low, one[0].high, one[0].n) == (1.0, 1.0, 1.0, 1)
-    undefined = estimate_cases("point_hit", 1, np.array([NAN, NAN]))
+    undefined = estimate_cases("point_hit", 1, np.array([NAN, NAN]), resampling=Resampling(interval="percentile"))
     assert math.isnan(undefined[0].value)
     assert math.isnan(undefined[0].low)
     assert (undefined[0].n, undefined[0].n_undefined, undefined[0].n_empty_replicates) == (0, 1, 1000)

@@ -3,8 +3,9 @@
 Conventions
 -----------
 The export contains what the board released, at the precision of the board; exact scores never leave the worker. Final
-scores are included once the board shows them. The export is for the organiser: it contains addresses, and the scores of
-withdrawn and hidden entries. The prediction files are those of teams whose metadata say ``"share_predictions": true``.
+scores and their receipts are included once the board shows them. The export is for the organiser: it contains
+addresses, and the scores of withdrawn and hidden entries. The prediction files are those of scored entries that were
+neither withdrawn nor hidden, and whose metadata say ``"share_predictions": true``.
 
 `README.md` in the export explains its files and columns. Texts of CSV cells are escaped as in
 :mod:`reveal_leaderboard.boards.exports`.
@@ -53,7 +54,7 @@ SUBMISSIONS: dict[str, tuple[str, str]] = {
     "size": ("int64", "size of this file in bytes"),
     "allow_missing": ("bool", "whether missing answers were allowed, which count as misses"),
     "contact": ("string", "address for the organiser, not for publication"),
-    "metadata": ("string", "the whole submission.json, as JSON"),
+    "metadata": ("string", "submission.json without the contact, as JSON"),
 }
 FIGURES: dict[str, tuple[str, str]] = {
     "submission_id": ("string", "id of the submission"),
@@ -74,9 +75,10 @@ For the organiser only: `contact` and the scores of withdrawn or hidden entries 
 
 - `submissions.csv`, `submissions.parquet`: one row per submission, whatever became of it.
 - `figures.csv`, `figures.parquet`: one row per released score. Final scores are included once the board shows them.
-- `receipts/ID-VERSION-PART.json`: signed receipts; check one with `reveal-bench verify-receipt`. `receipt_keys.json`
-  has the public keys.
-- `predictions/`: files as sent by teams whose metadata say `"share_predictions": true`, named by id.
+- `receipts/ID-VERSION-PART.json`: signed receipts of these scores; check one with `reveal-bench verify-receipt`.
+  `receipt_keys.json` has the public keys.
+- `predictions/`: files as sent, named by id, of scored entries that were neither withdrawn nor hidden and whose
+  metadata say `"share_predictions": true`.
 
 """
 
@@ -112,7 +114,10 @@ def export_round(store: Store, blobs: Blobs, benchmark: str, folder: Path) -> Ex
         keys = [asdict(key) for key in public_keys(connection)]
         at = iso_time(moment(connection))
     rows = [_submission(one, ranking.get("entries", {}).get(one.id, {})) for one in sent]
-    figures = [row for one in sent for score in store.scores_of(one.id) for row in _figures(score)]
+    shown = [score for one in sent for score in store.scores_of(one.id)]  # without final scores before the round's end
+    figures = [row for score in shown for row in _figures(score)]
+    keys_shown = {(score.submission_id, score.version, score.part) for score in shown}
+    signed = [one for one in signed if (one.submission_id, one.version, one.part) in keys_shown]
     about = _ABOUT.format(benchmark=benchmark, at=at, state=board.state, version=board.version, part=part)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -137,6 +142,7 @@ def _receipts(connection: sa.Connection, benchmark: str) -> list[StoredReceipt]:
 
 
 def _submission(one: Submission, place: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {name: value for name, value in one.metadata.items() if name != "contact"}
     times = {name: getattr(one, name) for name in ("updated_at", "withdrawn_at", "hidden_at")}
     same = ("team", "kind", "status", "hidden_why", "is_chosen", "filename", "sha256", "size", "allow_missing")
     return {
@@ -146,7 +152,7 @@ def _submission(one: Submission, place: Mapping[str, Any]) -> dict[str, Any]:
         "sent_to": one.version,
         "sent_at": iso_time(one.created_at),
         "contact": one.metadata.get("contact"),
-        "metadata": json.dumps(one.metadata, ensure_ascii=False, sort_keys=True),
+        "metadata": json.dumps(metadata, ensure_ascii=False, sort_keys=True),
         **{name: None if at is None else iso_time(at) for name, at in times.items()},
         **{name: getattr(one, name) for name in same},
         **{name: place.get(name) for name in ("rank", "rank_low", "rank_high", "tier")},
@@ -172,7 +178,8 @@ def _write_receipts(folder: Path, signed: Sequence[StoredReceipt]) -> None:
 
 def _copy_predictions(folder: Path, sent: Sequence[Submission], blobs: Blobs) -> int:
     """Copy the files that may be published; return their number."""
-    shared = [one for one in sent if one.metadata.get("share_predictions")]
+    entries = [one for one in sent if one.status == "scored" and one.withdrawn_at is None and one.hidden_at is None]
+    shared = [one for one in entries if one.metadata.get("share_predictions")]
     folder.mkdir()
     for one in shared:
         try:

@@ -141,11 +141,12 @@ def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
 
 
 def final_share_of(connection: sa.Connection, benchmark: str, version: str) -> float | None:
-    """Return the share of patients that the scores of a version reserved for final scores; None without scores."""
+    """Return the share of patients that a version's latest score reserved for final scores; None without scores."""
     query = (
         sa.select(scores.c.released)
         .join(submissions, submissions.c.id == scores.c.submission_id)
         .where(submissions.c.benchmark == benchmark, scores.c.version == version)
+        .order_by(scores.c.scored_at.desc())
         .limit(1)
     )
     released = connection.execute(query).scalar_one_or_none()
