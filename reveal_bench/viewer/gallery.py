@@ -23,6 +23,7 @@ import io
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -223,7 +224,9 @@ def _select_cases(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
 
 
 def named_files(texts: Sequence[str]) -> dict[str, Path]:
-    """Return name -> file from texts NAME=FILE or FILE (named by its stem); a run folder means its predictions.
+    """Return name -> file from texts NAME=FILE or FILE; a run folder means its predictions.
+
+    A FILE is named by its stem, or by folder and stem if another FILE has the same stem.
 
     Raises
     ------
@@ -233,10 +236,11 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
         If a folder has no single prediction file, or a name is given twice.
     """
     files: dict[str, Path] = {}
+    stems = Counter(Path(text).stem for text in texts if "=" not in text)
     for text in texts:
         name, _, file = text.rpartition("=")
         path = Path(file)
-        name = name or path.stem
+        name = name or (path.stem if stems[path.stem] < 2 else f"{path.absolute().parent.name}/{path.stem}")
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
         path = prediction_file(path)

@@ -134,6 +134,11 @@ def test_systems_are_named_by_hand_or_by_their_files(tmp_path: Path) -> None:
     (run / "predictions-2.jsonl").write_text("")
     (run / "run.json").write_text('{"epochs": 2}')
     assert named_files([str(run)]) == {"run": run / "predictions-1.jsonl"}  # the first epoch, as in `score`
+    twins = [tmp_path / folder / "net.jsonl" for folder in ("a", "b")]  # as a shell's */net.jsonl names them
+    for twin in twins:
+        twin.parent.mkdir()
+        twin.write_text("")
+    assert named_files([*map(str, twins), f"net={plain}"]) == {"a/net": twins[0], "b/net": twins[1], "net": plain}
     with pytest.raises(ValueError, match="must have different names"):
         named_files([str(plain), f"net={plain}"])
     with pytest.raises(FileNotFoundError, match=r"none\.jsonl does not exist$"):
