@@ -180,9 +180,30 @@ _CORRECTION = re.compile(
     r"|desculp\w)\b(?=[^.!?\n]{0,80}\b(?:misread|should|meant?|mistake|quise|quería|meinte"
     r"|voulais|volevo|quis|queria|corr[ei]\w*)\b))"
 )
+# A correction names its cell at once, or says "should be D5"; "Wait, E6 is the heart" corrects nothing
+_CORRECTED_BEFORE = re.compile(
+    r"(?i)(?:^|[:;→]|->|\bshould (?:be|read|say|have (?:been|read|said))\b|\b(?:meant?|it(?:'s| is))\b|应为|应该是)\W{0,6}"
+    rf"(?:(?:i|we|my|it|that|this|the|an?|new|now|no|yes|not|but|rather|really|actually|sorry|{CELL.pattern}|cell|grid"
+    r"|answer|choice|finding|lesion|opacity|abnormality|haze|nodule|is|was|be|in|at|to|say|mean|would|should|will|choose|pick"
+    r"|select|say|go|with|it's|i'd|ich|meinte|quise|quería|decir|je|voulais|volevo|dire|quis|queria|dizer|es|é|è|ist|c'est|corr[ei]\w{1,5}|la"
+    r"|le|el|o|il|die|der|das|celda|casilla|zelle|case|cella|célula)\W{1,4}){0,10}$"
+)
+_CORRECTS_NOTHING = re.compile(
+    rf"(?i)(?:(?:,| and| or) {CELL.pattern}){{0,5}}\s(?:is|are|was|were|has|have|shows?|contains?|looks?|seems?)\s(?:an?|the|my|your|also|only|just|part)\b"
+    r"(?![^.!?\n]{0,30}\b(?:answer|finding|cell|choice|one|better|best|more|most)\b)"
+)
 _COMPARED = re.compile(
     r"(?i)(?:\bthan\b|\b(?:más|mejor|mayor|plus|mieux|mais|melhor|più|meglio|mehr|besser|stärker|deutlicher|meer|beter)\b"
     r"[^.!?;\n]{0,40}\b(?:que|als|che|dan)\b)[^.!?;\n]{0,12}$"
+)
+# "C4 is less dense than" D5 makes C4 the lesser cell; "C4 is darker than" D5 says nothing, as the finding may be dark
+_LESS_THAN = re.compile(
+    r"(?i)(?:(?<!\bno )(?<!\bnot )\b(?:less(?:er)?|fewer|fainter|weaker|smaller|lower(?! than)|thinner|milder|subtler"
+    r"|weniger|schwächer|moins|menos|meno|minder)\b(?:(?!\bthan|\bmore\b|[.!?;\n]).){0,40}\b(?:than|als|que|che|dan)\b"
+    r"|(?:\bnot|n't) (?:quite |nearly )?(?:as|so)\b[^.!?;\n]{0,30}\bas\b)[^.!?;\n]{0,12}$"
+)
+_OTHERWISE_THAN = re.compile(
+    r"(?i)(?<!which is )\b(?:(?:dark|light|clear|black|sharp|clean)er|more (?:lucent|normal|aerated)|better aerated) than\b[^.!?;\n]{0,12}$"
 )
 # The number of a list before a cell, and the probability after it
 _RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])(?:[.):]|\s?\|)\s{0,3}\W{0,3}$")
@@ -286,11 +307,11 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     `text` is bare. If the answer was cut off, the last line counts only if there is no other line.
     """
     lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
+    below = [*lines[1:], ""]
+    lines = [f"{a} {b}" if a.rstrip().endswith(":") and _lone(b) else a for a, b in zip(lines, below, strict=False)]
     for line in reversed(lines):
-        corrections = list(_CORRECTION.finditer(line[-MAX_PROSE:]))
-        corrected = line[-MAX_PROSE:][corrections[-1].end() :] if corrections else ""
-        if cells := [cell for cell in _prose(corrected, "")[0] if not _DENIED_AFTER.match(corrected, cell[2])]:
-            return _ranked_first(corrected, cells) or _cells(cells, "a correction")
+        if correction := _correction(line[-MAX_PROSE:]):
+            return correction
         match = _LINE.match(line)
         while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
             match = None
@@ -301,6 +322,19 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     if not lines or (is_cut and len(lines) > 1):
         return None
     return _lone(lines[-1])
+
+
+def _correction(line: str) -> _NamedCells | None:
+    """Return the cells that a line's last word of correction is followed by, or that the correction states."""
+    ends = [match.end() for match in _CORRECTION.finditer(line)]
+    text = line[ends[-1] :] if ends else ""
+    cells = [cell for cell in _prose(text, "")[0] if not _DENIED_AFTER.match(text, cell[2])]
+    if cells and (stated := _stated_in_prose(text, cells)):
+        return _NamedCells((stated,), "a correction")
+    at_once = [
+        _CORRECTED_BEFORE.search(text[:start]) and not _CORRECTS_NOTHING.match(text, end) for _, start, end in cells
+    ]
+    return (_ranked_first(text, cells) or _cells(cells, "a correction")) if any(at_once) else None
 
 
 def _mentioned(text: str, marked: str, known: Sequence[str]) -> _NamedCells | None:
@@ -366,7 +400,8 @@ def _after_key(rest: str) -> _NamedCells | None:
     """Parse the text after a line's key: the cells at its beginning, "absent", or the cells in its prose."""
     listed = _list(rest)
     cells, ranged = _prose(rest[:MAX_PROSE], "")
-    if len(cells) > 1 and (not listed or len(listed.names) > 1) and (first := _ranked_first(rest, cells)):
+    is_ranked = not listed or len(listed.names) > 1 or _LESS_THAN.search(_before(rest, cells[-1][1] if cells else 0))
+    if len(cells) > 1 and is_ranked and (first := _ranked_first(rest, cells)):
         return replace(first, how="a line")
     named = CELL.search(rest)
     is_denied = bool(named and cells and cells[0][1] > named.start() and _DENIED_AFTER.match(rest, named.end()))
@@ -419,6 +454,11 @@ def _first_by_words(text: str, cells: list[_Place]) -> int | None:
         before = _before(text, start)
         if _LESSER_BEFORE.search(before):
             joins = _NEXT
+        elif _OTHERWISE_THAN.search(before):
+            return None
+        elif i and _LESS_THAN.search(before):
+            first = max((j for j in range(1, i) if not _AND.fullmatch(text, cells[j - 1][2], cells[j][1])), default=0)
+            lesser += range(first, i)
         elif _BESIDE.search(before) or _COMPARED.search(before):
             joins = _ALSO_BESIDE
         elif not (joins and joins.fullmatch(text, cells[i - 1][2], start)):
@@ -430,7 +470,8 @@ def _first_by_words(text: str, cells: list[_Place]) -> int | None:
     if len(leading) == 1:
         return leading[0]
     others = [i for i in range(len(cells)) if i not in lesser]
-    return others[-1] if lesser and others else None
+    is_one = others and _unranked(text, [cells[i] for i in others], "").is_answer
+    return others[-1] if lesser and is_one else None
 
 
 def _before(text: str, start: int) -> str:

@@ -1,6 +1,7 @@
 """Find cells that an answer names by column and row, in words or numbers: "fourth column, row 5" is D5.
 
-Columns and rows count from the left and the top. A text that counts from the right or the bottom stays as it is. In
+Columns and rows count from the left and the top. A text that counts from the right or the bottom stays as it is, and so
+does a column that has no letter, such as 0, -4 or 27. In
 Chinese and Japanese, a bare "8行8列" is the size of the grid, so numbers need 第, 目 or 左から.
 """
 
@@ -18,7 +19,7 @@ _NTH = (
 """Beginnings of the words for "first" to "eighth" in several languages."""
 _HAN = "一二三四五六七八九"
 _NUMBER = (
-    rf"(?:[0-9]{{1,2}}(?:st|nd|rd|th|er|[eaªº]|[èe]me|ta|-?[аяийї]{{1,2}})?\.?|(?:{'|'.join(_NTH)})(?!een)\w{{0,5}})"
+    rf"(?:(?<!\W-)[0-9]{{1,2}}(?!\.[0-9])(?:st|nd|rd|th|er|[eaªº]|[èe]me|ta|-?[аяийї]{{1,2}})?\.?|(?:{'|'.join(_NTH)})(?!een)\w{{0,5}})"
 )
 _COLUMN = (
     r"(?:\b(?:col|(?:col(?:umn|onn|un)|kolumn)[aeęiy]?n?|spalte|kolom|sütun\w{0,3}|cột|стовп\w{1,5}|столб\w{1,4}|sloup\w{1,3}"
@@ -77,8 +78,9 @@ def _name(match: re.Match[str]) -> str:
         return match[0]
     first, second = (group for group in match.groups() if group)
     column, row = (second, first) if any(match.group(*_ROW_FIRST)) else (first, second)
-    is_letter = len(column) == 1 and column.isascii() and column.isalpha()
-    return f"{column.upper() if is_letter else chr(64 + _number(column))}{_number(row)}"
+    if not (len(column) == 1 and column.isascii() and column.isalpha()):
+        column = " ABCDEFGHIJKLMNOPQRSTUVWXYZ"[_number(column):][:1].strip()
+    return f"{column.upper()}{_number(row)}" if column else match[0]
 
 
 def _number(word: str) -> int:

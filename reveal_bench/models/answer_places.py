@@ -86,7 +86,7 @@ _TAGS = (
 
 
 def _named_number(name: str) -> str:
-    return rf"[≈~]?\s?(?P<{name}>-?[0-9]{{0,5}}\.?[0-9]{{1,9}}(?:\s?%)?)(?:\s?(?:px|pixels?))?"
+    return rf"[≈~]?\s?(?<![0-9.])(?P<{name}>-?[0-9]{{0,5}}\.?[0-9]{{1,9}}(?:\s?%)?)(?:\s?(?:px|pixels?))?"
 
 
 _X1, _Y1, _X2, _Y2, _X, _Y, _W, _H, _CX, _CY = (

@@ -337,10 +337,11 @@ class Reply:
 
 
 def probability(value: Any) -> float | None:
-    """Return a number of JSON, or of a text such as "0.8" or "80%", as a number; None for anything else."""
+    """Return a number of JSON below 10,000, or a text such as "0.8" or "80%", as a number; None for anything else."""
     if isinstance(value, str) and (said := re.fullmatch(r"\s?([0-9]{0,4}\.?[0-9]{1,12})\s?(%?)\s?", value)):
         return float(said[1]) / (100 if said[2] else 1)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < 10_000 else None
 
 
 def noted(reply: Reply, *notes: str) -> Reply:
