@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Of entries that each name a finding, the one about the question's finding counts; if none is, they name no cell. Of
-cells with probabilities, the most probable counts; a single cell counts over lists of cells. Entries without such a
-choice stay as they are.
+Of entries or parts that each name a finding, the one about the question's finding counts; if none is, they name no
+cell. Of cells with probabilities, the most probable counts, and none if two have the highest or the units differ; a
+single cell counts over lists of cells. Entries without such a choice stay as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANSWER_LINE = re.compile(rf"(?im)^\W{{0,9}}(?:final )?{KEY}\W{{0,5}}[:=]")
 
 
 def with_chosen_cell(plain: str, finding: str) -> tuple[str, str]:
-    """Return the text with "Cell: D5" instead of JSON, or of lines on findings, that choose D5; and a note on the rest.
+    """Return the text with "Cell: D5" instead of JSON that chooses D5, without parts on other findings; and a note.
 
     Examples
     --------
@@ -42,8 +42,8 @@ def with_chosen_cell(plain: str, finding: str) -> tuple[str, str]:
         whole = [value for value, _, _ in spans]
         if _chosen_entry(whole, finding) is not None:
             spans = [(whole, spans[0][1], spans[-1][2])]
-    if not spans and (parts := _parts_on_findings(plain)):
-        spans = [({name: _cells_of(plain[start:end]) for name, start, end in parts}, parts[0][1], len(plain))]
+    if not spans:
+        return _without_other_findings(plain, finding)
     note = ""
     for value, start, end in reversed(spans):
         named = list(dict.fromkeys(_cells_in(value)))
@@ -54,16 +54,33 @@ def with_chosen_cell(plain: str, finding: str) -> tuple[str, str]:
     return plain, note
 
 
-def _parts_on_findings(plain: str) -> list[tuple[str, int, int]]:
-    """Return (finding, start, end) of each part of the text that begins with a finding's name.
+def _without_other_findings(plain: str, finding: str) -> tuple[str, str]:
+    """Return the text without its parts that begin with the name of another finding; and a note on their cells.
 
-    There are none if only the last part has a line such as "Cell: D5" of its own, which answers the question.
+    Nothing is left out if fewer than two parts have cells, or if only the last part has a line such as "Cell: D5",
+    which answers the question. What follows the last part counts if no part about the finding has a cell.
     """
-    lines = [line for line in _FINDING_LINE.finditer(plain) if canonical_finding(line["name"], _KNOWN)]
+    lines = [line for line in _FINDING_LINE.finditer(plain) if canonical_finding(line["name"], (finding, *_KNOWN))]
     starts = [line.start() for line in lines]
-    parts = list(zip((line["name"] for line in lines), starts, [*starts[1:], len(plain)], strict=False))
-    has_answer = [bool(_ANSWER_LINE.search(plain, start, end)) for _, start, end in parts]
-    return parts if not any(has_answer) or any(has_answer[:-1]) else []
+    parts = [plain[start:end] for start, end in zip(starts, [*starts[1:], len(plain)], strict=False)]
+    has_answer = [bool(_ANSWER_LINE.search(part)) for part in parts]
+    if sum(map(bool, map(_cells_of, parts))) < 2 or (has_answer[-1] and not any(has_answer[:-1])):
+        return plain, ""
+    is_own = [canonical_finding(line["name"], (finding,)) is not None for line in lines]
+    kept = [part for part, own in zip(parts, is_own, strict=True) if own]
+    if not is_own[-1] and not _cells_of("".join(kept)):
+        kept.append(_after_first_cell(parts[-1]))
+    text = plain[: starts[0]] + "".join(kept)
+    left = [cell for cell in _cells_of(plain) if cell not in _cells_of(text)]
+    return text.strip(), f"{len(_cells_of(plain))} cells, passed over: {', '.join(left[:10])}" if left else ""
+
+
+def _after_first_cell(part: str) -> str:
+    """Return what follows the line "Pneumonia: B2", or the first paragraph with a cell below "Pneumonia"."""
+    cell = CELL.search(part)
+    head = part.lstrip().find("\n")
+    end = "\n" if cell and cell.end() <= head else "\n\n"
+    return part[cell.end() :].partition(end)[2] if cell else ""
 
 
 def _cells_of(text: str) -> list[str]:
@@ -77,8 +94,8 @@ def _chosen(value: Any, finding: str) -> str | None:
         return _chosen_entry(value, finding) if all(isinstance(entry, dict) for entry in value) else None
     if not isinstance(value, dict):
         return None
-    if len(chances := [(_chance(chance), cell) for key, chance in value.items() if (cell := _cell(key))]) > 1:
-        return _most_likely(chances) or ""
+    if len(chances := [(chance, cell) for key, chance in value.items() if (cell := _cell(key))]) > 1:
+        return _most_likely(chances)
     if len(about := [key for key in value if canonical_finding(key, (finding, *_KNOWN)) and _cells_in(value[key])]) > 1:
         own = [cell for key in about if canonical_finding(key, (finding,)) for cell in _cells_in(value[key])]
         rest = [cell for key in value if key not in about and (cell := _cell(value[key]))]
@@ -99,22 +116,25 @@ def _chosen_entry(entries: list[dict[str, Any]], finding: str) -> str | None:
         return "" if not own else cells[0] if len(cells) == 1 else None
     cells = [next((cell for value in (entry, *entry.values()) if (cell := _cell(value))), "") for entry in entries]
     ranks = [next((probability(entry[key]) for key in _RANKS if key in entry), None) for entry in entries]
-    chances = [next((_chance(entry[key]) for key in _CHANCES if key in entry), None) for entry in entries]
+    chances = [next((entry[key] for key in _CHANCES if key in entry), None) for entry in entries]
     if all(rank is not None for rank in ranks):
         chances = [None if rank is None else -rank for rank in ranks]
-    return _most_likely(list(zip(chances, cells, strict=True))) if all(cells) else None
+    has_chances = all(cells) and all(chance is not None for chance in chances)
+    return _most_likely(list(zip(chances, cells, strict=True))) if has_chances else None
 
 
-def _most_likely(cells: list[tuple[float | None, str]]) -> str | None:
-    """Return the cell with the highest probability; None if a cell has none, or several have the highest."""
-    known = sorted((chance, cell) for chance, cell in cells if chance is not None)
-    is_sure = len(known) == len(cells) > 1 and known[-2][0] < known[-1][0]
-    return known[-1][1] if is_sure else None
+def _most_likely(cells: list[tuple[Any, str]]) -> str:
+    """Return the cell with the highest probability; "" if one has none, several have the highest, or units differ."""
+    known = sorted((chance, cell) for value, cell in cells if (chance := _chance(value)) is not None)
+    units = {str(value).endswith("%") for value, _ in cells}
+    is_sure = len(known) == len(cells) > 1 == len(units) and known[-2][0] < known[-1][0]
+    return known[-1][1] if is_sure else ""
 
 
 def _chance(value: Any) -> float | None:
     """Return a probability; a truth value is 0 or 1."""
-    return float(value) if isinstance(value, bool) else probability(value)
+    said = {"yes": True, "true": True, "no": False, "false": False}.get(str(value).lower(), value)
+    return float(said) if isinstance(said, bool) else probability(said)
 
 
 def _cell(value: Any) -> str:

@@ -18,8 +18,9 @@ _NTH = (
 )  # fmt: skip
 """Beginnings of the words for "first" to "eighth" in several languages."""
 _HAN = "一二三四五六七八九"
-_NUMBER = (
-    rf"(?:(?<!\W-)[0-9]{{1,2}}(?!\.[0-9])(?:st|nd|rd|th|er|[eaªº]|[èe]me|ta|-?[аяийї]{{1,2}})?\.?|(?:{'|'.join(_NTH)})(?!een)\w{{0,5}})"
+_NUMBER = (  # neither -5 nor 5.5
+    r"(?:(?<!\W-)[0-9]{1,2}(?!\.[0-9])(?:st|nd|rd|th|er|[eaªº]|[èe]me|ta|-?[аяийї]{1,2})?\.?"
+    rf"|(?:{'|'.join(_NTH)})(?!een)\w{{0,5}})"
 )
 _COLUMN = (
     r"(?:\b(?:col|(?:col(?:umn|onn|un)|kolumn)[aeęiy]?n?|spalte|kolom|sütun\w{0,3}|cột|стовп\w{1,5}|столб\w{1,4}|sloup\w{1,3}"
@@ -79,7 +80,7 @@ def _name(match: re.Match[str]) -> str:
     first, second = (group for group in match.groups() if group)
     column, row = (second, first) if any(match.group(*_ROW_FIRST)) else (first, second)
     if not (len(column) == 1 and column.isascii() and column.isalpha()):
-        column = " ABCDEFGHIJKLMNOPQRSTUVWXYZ"[_number(column):][:1].strip()
+        column = " ABCDEFGHIJKLMNOPQRSTUVWXYZ"[_number(column) :][:1].strip()
     return f"{column.upper()}{_number(row)}" if column else match[0]
 
 

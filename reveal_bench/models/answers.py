@@ -166,7 +166,7 @@ def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool
     return Reply("answered", text=text, boxes=boxes, note=note)
 
 
-PARSER_VERSION = "4"
+PARSER_VERSION = "5"
 """Version of the parsing rules, raised when any reply is parsed differently; every run folder states the version."""
 
 _CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}

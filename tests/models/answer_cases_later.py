@@ -287,6 +287,53 @@ CHOICES = [
     Case("**Against C5:** vessels.\n**Against C7:** the diaphragm.\n**Decision:** D5", "D5"),
 ]
 
+COMPARISONS = [
+    Case("C4 is less likely than D5.", "D5"),
+    Case("C4 and C5 are less dense than D5.", "D5"),
+    Case("It is less visible in C4 than in D5.", "D5"),
+    Case("C4 isn't as dense as D5.", "D5"),
+    Case("C4 ist weniger dicht als D5.", "D5"),
+    Case("Cell: C4 is less likely than D5", "D5"),
+    Case("D5 is the answer; C4 is less likely than E5.", "D5"),
+    Case("C4 is less dense than D5, which is denser than E5.", "D5"),
+    Case("D5 is no less dense than C4.", "D5"),
+    Case("C4 is darker than D5.", "unclear"),
+]
+
+CORRECTIONS = [
+    Case("Cell: D5\nActually, the heart is at C4.", "D5"),
+    Case("Cell: D5\nActually I also looked at C4.", "D5"),
+    Case("Cell: D5\nWait - E6 is the heart.", "D5"),
+    Case("Cell: D5\nActually, E6 and F6 contain the heart.", "D5"),
+    Case("Cell: D5\nSorry, that should have been shorter. Also look at C4.", "D5"),
+    Case("Cell: C4\nActually, looking again, D5 is the better choice.", "D5"),
+    Case("Cell: C4\nWait, I counted from the right. It's D5.", "D5"),
+    Case("Cell: C4. Correction, not C4 but D5.", "D5"),
+    Case("Cell: C4\nCorrection:\nD5", "D5"),
+    Case("Cell: C4\n\nFinal answer:\n\n**D5**", "D5"),
+]
+
+PARTS = [
+    Case("Cardiomegaly: E6\nPneumonia: B2\n\nThe requested finding is in D5.", "D5"),
+    Case("Cardiomegaly: E6\nPneumonia: B2\n\nThis is no medical advice.", "unclear"),
+    Case("**Pneumothorax**\nThe air spans C4 to D5.\n**Cardiomegaly**\nE6", "D5"),
+    Case("Pneumothorax: D5\nCardiomegaly: E6\n\nThe heart (E6) is large.", "D5"),
+    Case("**Cardiomegaly**\n\nThe heart is large.\nIt spans D6 to F6.\n\n**Pneumonia**\n\nB2\n\nD5", "D5"),
+]
+
+NUMBERS = [
+    Case('{"D5": 1' + "0" * 400 + ', "C4": 0.2}', "unclear"),
+    Case('[{"cell": "D5", "score": 0.8}, {"cell": "C4", "score": 1' + "0" * 400 + "}]", "unclear"),
+    Case('{"D5": "80%", "C4": 20}', "unclear"),
+    Case('{"D5": 0.3, "C4": 0.3}', "unclear"),
+    Case('[{"cell": "D5", "present": false}, {"cell": "C4", "present": false}]', "unclear"),
+    Case('[{"cell": "D5", "present": "yes"}, {"cell": "C4", "present": "no"}]', "D5"),
+    Case("row 5, column 40", "unclear"),
+    Case('{"column": -4, "row": 5}', "unclear"),
+    Case('{"column": 4, "row": 5.5}', "unclear"),
+    Case("column - 4, row 5", "D5"),
+]
+
 REFUSALS = [
     Case(text, "refused")
     for text in (
@@ -334,6 +381,10 @@ GROUPS = {
     "rankings": RANKINGS,
     "columns": COLUMNS,
     "choices": CHOICES,
+    "comparisons": COMPARISONS,
+    "corrections": CORRECTIONS,
+    "parts": PARTS,
+    "numbers": NUMBERS,
     "refusals": REFUSALS,
     "later": LATER,
     "gpt": GPT,

@@ -147,6 +147,7 @@ def test_cells(text: str, expected: str) -> None:
         ("box", "pixels", "It starts at (64, 128), 64 px wide and 64 px high.", BOX, ""),
         ("point", "pixels", "64 pixels from the left and 128 pixels from the top.", POINT, ""),
         ("point", "percent", "50% down from the top and 25% across from the left.", POINT, ""),
+        ("point", "pixels", "1.2.64 pixels from the left and 128 pixels from the top", "unclear", "1 numbers"),
         ("point", "pixels", "25% from the left and 50% from the top", "unclear", "percentages"),
         ("point", "fractions", "0.25 of the width and 0.5 of the height", POINT, ""),
         ("point", "pixels", "x is about 64 and y ≈ 128 (±5 pixels)", POINT, ""),
