@@ -77,7 +77,7 @@ LEADERBOARD_MAY_IMPORT: dict[str, set[str]] = {
 }
 """Room of reveal_leaderboard -> rooms of it that it may import."""
 
-VAULT = {"Signer", "append", "append_missing"}
+VAULT = {"Signer", "append"}
 """Functions of `release.receipts` that need the vault: only a worker and an operator's command sign."""
 
 SAY_NOTHING = {

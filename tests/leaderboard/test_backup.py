@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from reveal_leaderboard.store import backup as backups
-from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.backup import BackupError, backup, restore
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.store.tables import submissions
 
 from tests.leaderboard.databases import DATABASE_SOURCE, each_database_kind
 from tests.leaderboard.filled_board import FilledBoard, filled
@@ -114,41 +111,6 @@ def test_predictions_that_are_missing_are_left_out(filled: FilledBoard, tmp_path
     filled.blobs.path(damaged).write_bytes(b"another's")
     with pytest.raises(BackupError, match=f"predictions {damaged}.*is damaged"):
         backup(filled.url, filled.blobs.url, tmp_path / "second")
-
-
-@ON_SQLITE
-def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: FilledBoard, tmp_path: Path) -> None:
-    with filled.store.write() as connection:
-        for column in ("canonical", "stamp", "signs"):
-            connection.exec_driver_sql(f"ALTER TABLE submissions DROP COLUMN {column}")
-        chain_without_records(connection)
-        connection.exec_driver_sql("ALTER TABLE events DROP COLUMN record")
-        for table in ("deliveries", "webhooks", "buckets", "invitations", "shared_cases", "held_out", "overlaps"):
-            connection.exec_driver_sql(f"DROP TABLE {table}")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
-    made = backup(filled.url, filled.blobs.url, tmp_path / "copy")
-    with filled.store.read() as connection:
-        uploads = {f"blobs/{sha256}" for sha256 in connection.execute(sa.select(submissions.c.sha256)).scalars()}
-    assert set(made.manifest["files"]) == {"database.sqlite", *uploads}
-    url, blobs = empty_place(filled, tmp_path)
-    assert restore(made.folder, url, blobs).report.problems == ()
-    again = FilledBoardView(url, blobs)
-    restored = again.store.list_submissions()
-    assert {f"blobs/{one.sha256}" for one in restored} == uploads
-    assert {(one.canonical, one.stamp, one.signs) for one in restored} == {(None, None, None)}
-    again.store.engine.dispose()
-
-
-def chain_without_records(connection: sa.Connection) -> None:
-    """Chain the events as earlier programs did, without records."""
-    head = events.GENESIS
-    for row in connection.execute(sa.select(tables.events).order_by(tables.events.c.id)).all():
-        facts = {**row._mapping, "record": None, "previous": head}
-        del facts["hash"]
-        head = events._hash(facts)
-        mine = tables.events.update().where(tables.events.c.id == row.id)
-        connection.execute(mine.values(previous=facts["previous"], hash=head))
-    connection.execute(tables.chains.update().where(tables.chains.c.name == "events").values(head=head))
 
 
 @ON_SQLITE

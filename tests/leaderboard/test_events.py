@@ -6,7 +6,8 @@ import hashlib
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.store.events import GENESIS, append, history, verify_events
+from reveal_leaderboard.store.events import append, history, verify_events
+from reveal_leaderboard.store.tables import GENESIS
 
 from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import each_database_kind

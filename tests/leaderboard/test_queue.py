@@ -102,7 +102,7 @@ def test_several_jobs_are_set_aside_at_once(world: World) -> None:
     assert world.jobs() == [("score", "failed")] * 3
 
 
-@pytest.mark.parametrize("kind", ["rank", "compare", "rescore"])
+@pytest.mark.parametrize("kind", ["rank", "rescore"])
 def test_another_job_is_set_aside_without_touching_the_ledger(world: World, kind: str) -> None:
     submission = world.score()
     world.clear()

@@ -25,7 +25,7 @@ from reveal_leaderboard.boards.reading import (
 )
 from reveal_leaderboard.settings import BenchmarkSettings, ReadingPolicy, load_settings
 from reveal_leaderboard.store.audit import audit
-from reveal_leaderboard.store.events import record_all
+from reveal_leaderboard.store.events import append, subjects
 from reveal_leaderboard.store.ratings import StoredAnswer, answers_of, digest_of, own_scores, ratings_of
 from reveal_leaderboard.store.rubric import RatingError
 from reveal_leaderboard.store.store import Submission
@@ -62,7 +62,8 @@ class Library(World):
         self.boss = self.accounts.sign_in("test", "boss", "Boss", as_admin=True)
         self.team = self.accounts.create_team("Readers", owner=self.boss, who="cli:test")
         with self.store.write() as connection:
-            record_all(connection)  # the world's people were put in without events
+            for subject in list(subjects(connection)):  # the world's people were put in without events
+                append(connection, subject=subject, who="test", to_status="recorded")
 
     def actor(
         self, name: str, role: str | None = "reader", *, via: str = "session", scopes: Any = ("submit",)

@@ -117,7 +117,7 @@ class World:
 
     def take_score(self) -> Job:
         """Lease the next job that is not a ranking; rankings on the way are done."""
-        while (job := self.take()).kind in ("rank", "compare"):
+        while (job := self.take()).kind == "rank":
             assert self.queue.finish_result(job, document={})
         return job
 

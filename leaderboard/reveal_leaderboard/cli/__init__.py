@@ -233,9 +233,6 @@ def worker(
         with store.read() as connection:
             for key in receipts.with_other_keys(connection, process.signers):
                 log.warning("earlier receipts of %s %s have a different key: check --vault", *key)
-        with store.write() as connection:  # for boards with final scores from before receipts existed
-            if n := receipts.append_missing(connection, process.signers):
-                log.info("signed %d missing receipts of final scores", n)
         custody.warm_up([one.folder for one in holdouts.values()])
         _on_end_signals(process.stopping)
         try:

@@ -45,8 +45,8 @@ from reveal_leaderboard.store.blobs import write_durably
 from reveal_leaderboard.store.boards import split_of
 from reveal_leaderboard.store.database import iso_time, locked
 from reveal_leaderboard.store.scores import Score, StoredReceipt
-from reveal_leaderboard.store.submissions import Submission, get_known
-from reveal_leaderboard.store.tables import chains, receipts, scores, submissions
+from reveal_leaderboard.store.submissions import Submission
+from reveal_leaderboard.store.tables import chains, receipts, submissions
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -156,7 +156,9 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     RefreshError
         If the version of the score is unknown.
     """
-    chain = _locked_chain(connection)
+    chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
+    if chain is None:
+        raise LookupError("there is no chain of receipts, because the database was not migrated")
     key = signer._load()
     split = split_of(connection, submission.benchmark, score.version)  # the split may have had a different name
     facts = _facts(submission, score, split) | {
@@ -195,47 +197,6 @@ def with_other_keys(connection: sa.Connection, signers: Mapping[tuple[str, str],
         if last is not None and last not in signer.key_ids():
             others.append((benchmark, version))
     return others
-
-
-def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> int:
-    """Sign final scores without a receipt, from before final scores were signed.
-
-    Parameters
-    ----------
-    signers : (benchmark, version) -> signing key; scores of other versions are not signed
-
-    Returns
-    -------
-    number of scores signed by this call; 0 if all were signed before
-
-    Raises
-    ------
-    LookupError
-        If the database was not migrated and so has no chain to append to.
-    """
-    _locked_chain(connection)  # locked before the query, so that only one of several workers signs
-    mine = (receipts.c[name] == scores.c[name] for name in ("submission_id", "version", "part"))
-    query = (
-        sa.select(submissions.c.benchmark, scores)
-        .join(submissions, submissions.c.id == scores.c.submission_id)
-        .where(scores.c.part == "final", ~sa.exists().where(*mine))
-        .order_by(scores.c.scored_at, scores.c.submission_id)
-    )
-    n = 0
-    for row in connection.execute(query).all():
-        signer = signers.get((row.benchmark, row.version))
-        if signer is not None:
-            score = Score(**{column.name: getattr(row, column.name) for column in scores.columns})
-            append(connection, signer, get_known(connection, row.submission_id), score)
-            n += 1
-    return n
-
-
-def _locked_chain(connection: sa.Connection) -> sa.Row[Any]:
-    chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
-    if chain is None:
-        raise LookupError("there is no chain of receipts, because the database was not migrated")
-    return chain
 
 
 def _facts(submission: Submission, score: Score, split: str) -> dict[str, Any]:

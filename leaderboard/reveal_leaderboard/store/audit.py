@@ -39,15 +39,24 @@ import sqlalchemy as sa
 
 from reveal_bench.exchange.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.store.blobs import Blobs
-from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, iso_time, reading
-from reveal_leaderboard.store.events import GENESIS, verify_events, verify_records
+from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, MIGRATIONS, connect, iso_time, reading
+from reveal_leaderboard.store.events import verify_events, verify_records
 from reveal_leaderboard.store.quota import granted_words
 from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.store.scores import StoredReceipt
 from reveal_leaderboard.store.submissions import stored_names
-from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions, teams
+from reveal_leaderboard.store.tables import (
+    GENESIS,
+    STATUSES,
+    chains,
+    events,
+    ledger,
+    receipts,
+    scores,
+    submissions,
+    teams,
+)
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
 ENDS = {
     **dict.fromkeys(("queued", "scoring", "reading"), ({"reserved"},)),
@@ -159,15 +168,14 @@ def check_schema(connection: sa.Connection) -> None:
         present = MigrationContext.configure(connection).get_current_revision()
     except sa.exc.DatabaseError as error:
         raise NoBoardError(f"the database cannot be read: {error.orig}") from None
-    versions = ScriptDirectory(str(MIGRATIONS))
-    head = versions.get_current_head()
+    head = ScriptDirectory(str(MIGRATIONS)).get_current_head()
     if present is None:
         raise NoBoardError("the database contains no board: its tables are missing")
-    of = f"than this program ({present}, not {head})"
-    if present in {script.revision for script in versions.walk_revisions()} - {head}:
-        raise NoBoardError(f"the database is older {of}: run `reveal-leaderboard migrate` first")
     if present != head:
-        raise NoBoardError(f"the database is newer {of}: audit it with the program that created it")
+        raise NoBoardError(
+            f"the database must have this program's version {head}, got {present}: run `reveal-leaderboard migrate` "
+            "first, or audit it with the program that created it"
+        )
 
 
 Heads = Mapping[str, tuple[int, str]]

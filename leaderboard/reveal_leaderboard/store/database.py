@@ -1,5 +1,7 @@
 """Connections to the database, its clock and migrations; the tables are in :mod:`reveal_leaderboard.store.tables`.
 
+A new database gets the tables as they are; migrations change the tables of a board that already exists.
+
 Conventions
 -----------
 A database is named by its URL: ``sqlite:///FILE`` or ``postgresql+psycopg://...``. Only this module and the migrations
@@ -32,8 +34,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from reveal_leaderboard.store.tables import CHAINS, GENESIS, chains, tables
+
 BUSY_TIMEOUT_MS = 30_000
 POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
+MIGRATIONS = Path(__file__).parent / "migrations"
 MIGRATION_LOCK = 5_262_626_262  # arbitrary, but must not be used by other programs on the same PostgreSQL
 UNDER_WAY = {"options": "-c idle_in_transaction_session_timeout=60000", "keepalives_idle": 30}
 """Milliseconds after which an idle transaction is ended, so that a frozen machine cannot keep its locks for ever."""
@@ -186,12 +191,13 @@ def insert_if_absent(connection: sa.Connection, table: sa.Table, values: Mapping
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Migrate the tables to this version; concurrent calls are safe, and no lock is taken if the tables are up to date.
+    """Create the tables, or migrate them to this version; concurrent calls are safe, and no lock is taken if the tables
+    are up to date.
 
     Raises
     ------
     ValueError
-        If the database belongs to a later version of this program.
+        If the database belongs to another version of this program, from which no migration starts.
     """
     from alembic import command
     from alembic.config import Config
@@ -199,19 +205,21 @@ def migrate(engine: sa.Engine) -> None:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     versions = ScriptDirectory.from_config(config)
+    head = versions.get_current_head()
     with reading(engine).begin() as connection:
         present = MigrationContext.configure(connection).get_current_revision()
-    if present == versions.get_current_head():
+    if present == head:
         return
-    known = {script.revision for script in versions.walk_revisions()}
-    if present is not None and present not in known:
-        raise ValueError(
-            f"the database must have version {versions.get_current_head()} or an earlier one, got {present}"
-        )
+    if present not in (None, *(script.revision for script in versions.walk_revisions())):
+        raise ValueError(f"the database must have version {head} or one that it can be migrated from, got {present}")
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
         config.attributes["connection"] = connection
+        if MigrationContext.configure(connection).get_current_revision() is None:  # no other process created them
+            tables.create_all(connection)
+            connection.execute(chains.insert(), [{"name": name, "length": 0, "head": GENESIS} for name in CHAINS])
+            command.stamp(config, "head")
         command.upgrade(config, "head")

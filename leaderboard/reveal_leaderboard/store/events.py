@@ -7,9 +7,8 @@ and the hash of the previous event (:data:`GENESIS` for the first event). The ta
 events and the last hash, so that :func:`verify_events` finds edits, gaps and missing last events. Anyone who can
 rewrite the whole database can rewrite the chain as well, so keep its head, which `audit` prints, elsewhere.
 
-An event also contains the hash of its subject's record after the event, except for events from before version 0007 of
-the database. :func:`append` locks the chain until the transaction ends. This must be the last lock of a transaction,
-after all its changes.
+An event also contains the hash of its subject's record after the event, if the subject exists. :func:`append` locks
+the chain until the transaction ends. This must be the last lock of a transaction, after all its changes.
 
 The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME")
 consists of its row and the rows that belong to it: a submission's ledger entries, a team's members and grants, a
@@ -30,6 +29,7 @@ import sqlalchemy as sa
 
 from reveal_leaderboard.store.database import locked, moment
 from reveal_leaderboard.store.tables import (
+    GENESIS,
     boards,
     chains,
     events,
@@ -45,7 +45,6 @@ from reveal_leaderboard.store.tables import (
     versions,
 )
 
-GENESIS = "0" * 64
 CHAIN = "events"
 
 
@@ -116,8 +115,7 @@ def verify_events(connection: sa.Connection) -> list[str]:
     """Return the problems of the chain as sentences; empty if the chain is intact."""
     problems = []
     n, head = 0, GENESIS
-    columns = [column for column in events.c if column.name != "record" or _has_records(connection)]
-    query = sa.select(*columns).order_by(events.c.id).execution_options(yield_per=1000)
+    query = sa.select(events).order_by(events.c.id).execution_options(yield_per=1000)
     for row in connection.execute(query):
         event = Event(**row._mapping)
         if event.id != n + 1:
@@ -137,19 +135,8 @@ def verify_events(connection: sa.Connection) -> list[str]:
     return problems
 
 
-def record_all(connection: sa.Connection) -> None:
-    """Append an event with the hash of the current record for each subject, so that records can be verified from now
-    on.
-    """
-    why = "record at the time when events began to include records"
-    for subject in list(subjects(connection)):
-        append(connection, subject=subject, who="migration", to_status="recorded", why=why)
-
-
 def verify_records(connection: sa.Connection) -> Iterator[str]:
     """Yield a sentence for each subject whose record differs from its last event; nothing if no event has a record."""
-    if not _has_records(connection):
-        return
     query = sa.select(events.c.subject, events.c.record).where(events.c.record.is_not(None)).order_by(events.c.id)
     left = {row.subject: row.record for row in connection.execute(query)}
     for subject in subjects(connection):
@@ -161,12 +148,8 @@ def verify_records(connection: sa.Connection) -> Iterator[str]:
         yield f"{subject.replace(':', ' ')} no longer exists"
 
 
-def _has_records(connection: sa.Connection) -> bool:
-    return any(column["name"] == "record" for column in sa.inspect(connection).get_columns("events"))
-
-
 def _hash(facts: dict[str, Any]) -> str:
-    if facts["record"] is None:  # events from before version 0007
+    if facts["record"] is None:  # the event has no subject with a record
         facts = {name: value for name, value in facts.items() if name != "record"}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -147,11 +147,9 @@ def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission |
 
 
 def stored_names(connection: sa.Connection) -> tuple[set[str], set[str]]:
-    """Return (hashes of all uploads, hashes of all parsed predictions); old databases have no parsed predictions."""
+    """Return (hashes of all uploads, hashes of all parsed predictions)."""
     table = submissions.c
     uploads = set(connection.execute(sa.select(table.sha256).distinct()).scalars())
-    if all(column["name"] != "canonical" for column in sa.inspect(connection).get_columns("submissions")):
-        return uploads, set()
     kept = sa.select(table.canonical).where(table.canonical.is_not(None)).distinct()
     return uploads, set(connection.execute(kept).scalars())
 

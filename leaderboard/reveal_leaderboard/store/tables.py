@@ -16,13 +16,15 @@ import sqlalchemy as sa
 
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
 JOB_STATES = ("queued", "leased", "done", "refused", "failed", "cancelled")
-JOB_KINDS = ("score", "rescore", "rank", "compare")
-"""Kinds of jobs; "compare" is no longer used, but the database's constraint still allows it."""
+JOB_KINDS = ("score", "rescore", "rank")
 LEDGER_KINDS = ("reserved", "charged", "refunded", "granted")
 BOARD_STATES = ("open", "paused", "closed")
 INVITATION_STATES = ("open", "accepted", "declined", "withdrawn")
 DELIVERY_KINDS = ("scored", "withdrawn", "flagged", "test")
 DELIVERY_STATES = ("waiting", "delivered", "failed")
+CHAINS = ("events", "receipts")
+GENESIS = "0" * 64
+"""Head of a chain without entries."""
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings, with the names of the criteria in task records."""
 
@@ -342,7 +344,7 @@ ledger = sa.Table(
 chains = sa.Table(
     "chains",
     tables,
-    _word("name", 40, primary_key=True),  # "events" or "receipts"
+    _word("name", 40, primary_key=True),  # one of CHAINS
     sa.Column("length", sa.Integer, nullable=False),
     _word("head", 64),
 )
@@ -361,7 +363,7 @@ events = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     _word("previous", 64),
     _word("hash", 64, unique=True),
-    _word("record", 64, nullable=True),  # hash of the subject's record; NULL: before version 0007
+    _word("record", 64, nullable=True),  # hash of the subject's record; NULL if it has none
     sa.Index(None, "subject"),
 )
 
