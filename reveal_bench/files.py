@@ -59,13 +59,14 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path, *, single_writer: bool = False) -> Iterator[Path]:
-    """Yield a new path next to `path`, whose file replaces `path` if the block succeeds.
+    """Yield a new path next to `path`, whose file replaces `path` if the block succeeds; make missing folders.
 
     `single_writer` means that no other process writes `path` at the same time, so that a file left by a killed program
     can be overwritten.
     """
     path = Path(path)
     new = path.with_name(f".writing-{path.name}" + ("" if single_writer else f".{secrets.token_hex(6)}"))
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield new
         os.replace(new, path)

@@ -33,7 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def test_data_is_flushed_before_the_rename_and_the_folder_after_it(
     tmp_path: Path, calls: list[tuple[str, str]], durable: bool
 ) -> None:
-    path = tmp_path / "a.json"
+    path = tmp_path / "new" / "folder" / "a.json"
     write_whole(path, "{}", durable=durable, single_writer=True)
-    in_place = [("flush", f"{tmp_path}/.writing-a.json"), ("rename", str(path))]
-    assert calls == in_place + ([("flush", str(tmp_path))] if durable else [])
+    in_place = [("flush", f"{path.parent}/.writing-a.json"), ("rename", str(path))]
+    assert calls == in_place + ([("flush", str(path.parent))] if durable else [])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.files import replacing
+from reveal_bench.files import write_all
 from reveal_bench.printed_tables import PrintedTable
 from reveal_bench.words import count_text, interval_text, number_text, p_text
 
@@ -164,10 +164,7 @@ def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustrati
             "out", "must be a folder, into which tables are written as CSV, figures as SVG and PNG", folder
         )
     files = {**files, **{f"{figure.name}.{kind}": figure.file(kind) for figure in drawn for kind in ("svg", "png")}}
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        with replacing(folder / name) as new:
-            new.write_bytes(data)
+    write_all({folder / name: data for name, data in files.items()})
     return [folder / name for name in files]
 
 

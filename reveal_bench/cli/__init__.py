@@ -139,6 +139,8 @@ in errors.
 
 def _message(error: Exception) -> str:
     """Return an error's message with option names instead of argument names, and with a remedy if known."""
+    if isinstance(error, FileNotFoundError) and error.filename and not Path(error.filename).parent.exists():
+        return f"{Path(error.filename).parent} does not exist"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     if not isinstance(error, ArgumentError):

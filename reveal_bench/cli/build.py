@@ -20,6 +20,7 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
 from reveal_bench.cli.inputs import OUTPUT
 from reveal_bench.cli.output import Seed
+from reveal_bench.files import write_whole
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
@@ -292,6 +293,7 @@ def build(
     if log is not None:
         if log == id_key:
             raise ValueError(f"--log must not be the file of --id-key, got {log}")
+        log.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600))
     if id_key is not None:
         if "id_key" not in module.options:
@@ -533,11 +535,12 @@ def _write_log(
     if source_data is not None:
         entries += [{"what": "set aside", "file": file, "rule": reason} for file, reason in source_data.set_aside]
         entries += [{"what": "warning", "rule": warning} for warning in source_data.warnings]
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    write_whole(path, "".join(json.dumps(entry) + "\n" for entry in entries), private=True)
 
 
 def _write_ids(path: Path, source_data: SourceData) -> None:
     """Write a table that maps the download's identifiers to the new ids."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["kind", "own_id", "id"])

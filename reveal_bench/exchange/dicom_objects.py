@@ -138,7 +138,6 @@ def write_object(dataset: Dataset, path: Path) -> None:
             element.value = DATE + TIME
     buffer = io.BytesIO()
     dataset.save_as(buffer, enforce_file_format=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, buffer.getvalue())
 
 

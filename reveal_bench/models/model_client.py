@@ -218,7 +218,6 @@ class CompletionStore:
     def write(self, key: str, completion: Completion) -> None:
         """Store a completion, whole or not at all."""
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps({"key": key, "answer": asdict(completion)}, ensure_ascii=True, indent=1) + "\n")
 
     def _path(self, key: str) -> Path:

@@ -119,7 +119,6 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     if out.is_dir():
         raise ArgumentError("out", "must be a file", f"the folder {out}")
     page = render_report(folder, split=split, progress=progress)
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, page)
     return _terms(open_folder(folder))
 

@@ -234,8 +234,6 @@ def write_page(out: Path, page: Page) -> Path:
     removed if this page has none of that name.
     """
     files = page_files(page)
-    for name in files:
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
     write_all({out / name: content for name, content in files.items()})
     for part, suffixes in ((FIGURES, (".png", ".svg")), (TABLES, (".csv",))):
         for path in (out / part).glob("*"):

@@ -176,6 +176,7 @@ def predict_maps(
         "pairs": len(pairs),
     }
     part = out.with_name(f"{out.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
     done = _done_before(part, record)
     jobs = [([one.files[pair] for one in folders], pair, manifest.rows[pair[0]].size) for pair in pairs[done:]]
     lines = _lines(jobs, options, n_processes) if cut_maps is None else cut_maps(jobs, options)

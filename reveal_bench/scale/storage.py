@@ -83,18 +83,14 @@ class TaskStorage:
     def write(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all."""
         if self.is_local:
-            path = Path(self.path(name))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, data)
+            write_whole(Path(self.path(name)), data)
         else:
             self.fs.pipe_file(self.path(name), data)
 
     def upload(self, path: Path, name: str) -> None:
         """Write a local file, whole or not at all."""
         if self.is_local:
-            target = Path(self.path(name))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(target) as new:
+            with replacing(Path(self.path(name))) as new:
                 shutil.copyfile(path, new)
                 with new.open("rb") as file:
                     os.fsync(file.fileno())

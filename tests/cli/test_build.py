@@ -30,14 +30,14 @@ def build(*words: object, expect: int = 0) -> CompletedProcess[str]:
 
 
 def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path) -> None:
-    options = ("--id-key", tmp_path / "key", "--holdout", tmp_path / "vault", "--log", tmp_path / "log.jsonl")
+    options = ("--id-key", tmp_path / "key", "--holdout", tmp_path / "vault", "--log", tmp_path / "logs" / "log.jsonl")
     done = build(download, "--out", tmp_path / "set", *options)
     assert "wrote the secret key" in done.stderr
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     assert read_folder_info(tmp_path / "set").synthetic
-    entries = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    entries = [json.loads(line) for line in (tmp_path / "logs/log.jsonl").read_text().splitlines()]
     assert {"set aside", "warning", "picture"} == {entry["what"] for entry in entries}
-    assert (tmp_path / "log.jsonl").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "logs/log.jsonl").stat().st_mode & 0o777 == 0o600
     again = ("--previous", tmp_path / "set", "--previous-holdout", tmp_path / "vault", "--seed", "9")
     build(download, "--out", tmp_path / "2", "--holdout", tmp_path / "2p", "--id-key", tmp_path / "key", *again)
     assert (tmp_path / "2p/multilabel").exists()

@@ -29,6 +29,7 @@ def test_an_error_names_the_option_of_the_replicates(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.argv", ["reveal-bench", "rank"])
     error = ArgumentError("n_resamples", "must be at least 400", 40)
     assert _message(error) == "--resamples must be at least 400, got 40"
+    assert _message(FileNotFoundError(2, "No such file or directory", "none/made.jsonl")) == "none does not exist"
 
 
 def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:

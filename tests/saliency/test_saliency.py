@@ -484,8 +484,8 @@ def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, t
     assert all(0.2 < row["value"] <= 1 for row in pooled)
     assert pooled[0]["low"] < pooled[0]["value"] < pooled[0]["high"]
     exact = rb.score_maps(folder_of_maps, world.folder, split="released", tolerance=0)
-    call("saliency", folder_of_maps, world.folder, "--out", tmp_path / "points.jsonl", "--threshold", "none")
-    scored = rb.score(tmp_path / "points.jsonl", world.folder, n_resamples=1)
+    call("saliency", folder_of_maps, world.folder, "--out", tmp_path / "new" / "points.jsonl", "--threshold", "none")
+    scored = rb.score(tmp_path / "new" / "points.jsonl", world.folder, n_resamples=1)
     visible = {(row["metric"], row["finding"]): row["value"] for row in scored.records}
     for row in exact.records:  # without a tolerance it is the hit rate
         if row["metric"] == "tolerant_hit":
