@@ -163,7 +163,8 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibrat
         first = next((text for text in texts if text), "nothing")
         raise CalibrationError(
             f"no convention fits: correct answers to {len(texts)} drawings of a rectangle, by convention: {counts}; "
-            f"{LEAST_HITS} are needed. First answer: {json.dumps(first[:200])}. Name a convention or ask for cells."
+            f"{LEAST_HITS} are needed. First answer: {json.dumps(first[:200])}{_seen(texts, settings, drawings)}. "
+            "Name a convention or ask for cells."
         )
     # Named numbers fit both ways: then boxes are asked for as in a run whose convention is stated
     _, name, corners = min(fits, key=lambda fit: (fit[0], fit[2] == (fit[1] == "pixels")))
@@ -182,6 +183,24 @@ def _distances(texts: Sequence[str], settings: AskSettings, drawings: Drawings) 
         if place is not None and _is_hit(place, truth):
             distances.append(math.dist(_middle(place), _middle(truth)) / max(drawings.size))
     return distances
+
+
+def _seen(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> str:
+    """Return the format of answers that fit no convention, in brackets, or "": boxes by their centre, or tags."""
+    for name in CONVENTIONS:
+        read = replace(settings, coordinates=name, corners=False)
+        places = [_place(text, question, read) for text, question in zip(texts, drawings.questions, strict=True)]
+        truths = [drawings.box(question.id) for question in drawings.questions]
+        n = sum(
+            _is_hit((p[0] - p[2] / 2, p[1] - p[3] / 2, *p[2:]), truth)
+            for p, truth in zip(places, truths, strict=True)
+            if p is not None and len(p) == 4
+        )
+        if n >= LEAST_HITS:
+            return f" (centre, width and height of a box in {name})"
+    first = next(filter(None, texts), "")
+    note = read_reply(first, drawings.questions[0], replace(settings, coordinates="pixels")).note.partition(": ")[0]
+    return f" ({note})" if note else ""
 
 
 def _is_hit(place: tuple[float, ...], truth: tuple[float, ...]) -> bool:

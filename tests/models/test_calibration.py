@@ -251,6 +251,30 @@ def test_two_wrong_answers_of_eight_are_borne_and_three_are_not() -> None:
     assert "I cannot see it." in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("form", "answer", "seen"),
+    [
+        ("box", "<loc{y:04d}><loc{x:04d}><loc{y2:04d}><loc{x2:04d}> rectangle", "is in 1,024 bins, y first). Name a"),
+        (
+            "box",
+            "<object><patch_index_0{x:03d}><patch_index_0{x2:03d}></object>",
+            "is in patches of the image). Name a",
+        ),
+        ("box", "Box: {cx}, {cy}, {w}, {h}", "(centre, width and height of a box in pixels). Name a"),
+        ("boxes", '[{{"bbox_2d": [{x}, {y}, {x2}, {y2}]}}]', "(passed over a box without a score from 0 to 1). Name a"),
+        ("box", "In the corner.", '"In the corner.". Name a'),
+    ],
+)
+def test_a_format_that_no_convention_has_is_named(form: str, answer: str, seen: str) -> None:
+    def write(place: Sequence[float], _: tuple[int, int]) -> str:
+        x, y, w, h = map(round, place)
+        return answer.format(x=x, y=y, w=w, h=h, x2=x + w, y2=y + h, cx=x + w / 2, cy=y + h / 2)
+
+    with pytest.raises(CalibrationError) as raised:
+        calibrate(answers_of(form, 256, write), AskSettings(form, side=256, coordinates=AUTO))  # type: ignore[arg-type]
+    assert seen in str(raised.value)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_guesses_fit_no_convention(seed: int) -> None:
     rng = np.random.default_rng(seed)
