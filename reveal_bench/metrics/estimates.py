@@ -52,10 +52,11 @@ from reveal_bench.metrics.labels import (
     ranking_replicates,
     ratio_from_sums,
     ratio_parts,
+    sum_by_unit,
     tables_from_sums,
 )
 from reveal_bench.metrics.probabilities import log_losses
-from reveal_bench.metrics.ranking_intervals import ranking_evidence, ranking_parts
+from reveal_bench.metrics.ranking_intervals import ranking_evidence
 from reveal_bench.metrics.resampled import Figures
 
 POOLED = "all"
@@ -354,15 +355,15 @@ def figures_of_ranking(
     counts = np.ones(present.shape, bool) if asked is None else asked
     values = ranking_replicates(metric, scores, present, np.ones((1, len(scores))), asked=asked)[0]
     columns = [(scores[kept, i], present[kept, i], units[kept]) for i, kept in enumerate(counts.T)]
-    parts = ranking_parts(metric, scores, present, units, n_units, asked)
+    support = ranking_evidence(metric, columns, values, n_units)
     undefined, n = np.isnan(values), counts.sum(axis=0)
     return Figures(
         values,
         replicates,
         np.where(undefined, 0, n),
-        behind=units_of_both(present, units, asked),
-        parts=(parts[0], parts[1]),
-        support=ranking_evidence(metric, columns, values, n_units),
+        behind=support.n_smaller,
+        parts=support.ratio_parts(values),
+        support=support,
         n_undefined=np.where(undefined, n, 0),
     )
 
@@ -432,8 +433,10 @@ def units_of_both(references: npt.ArrayLike, units: IntArray, asked: BoolArray |
     """Return the number of units with each label or without it, whichever is smaller, (n_labels,)."""
     present = np.asarray(references, bool)
     counts = np.ones(present.shape, bool) if asked is None else asked
-    pairs = zip((present & counts).T, (~present & counts).T, strict=True)
-    return np.array([min(len(set(units[has])) for has in pair) for pair in pairs], np.int64)
+    n_units = int(units.max()) + 1
+    n_with = [(sum_by_unit(part & counts, units, n_units) > 0).sum(axis=0) for part in (present, ~present)]
+    fewer: IntArray = np.minimum(n_with[0], n_with[1])
+    return fewer
 
 
 def as_flat_result(

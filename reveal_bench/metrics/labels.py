@@ -307,14 +307,17 @@ def label_sums(
     b = check_pair("predictions", a, references)
     unit, n = _check_units(units, n_units, len(a))
     counts = np.ones(a.shape, np.bool_) if asked is None else asked
-    per_study = np.stack([a & b, a & ~b, ~a & b, ~(a | b)], axis=-1) * counts[..., None].astype(np.float64)
-    of_study = [_parts(ratio, per_study.sum(axis=1)) for ratio in get_args(Ratio)]
+    outcomes = [part & counts for part in (a & b, a & ~b, ~a & b, ~(a | b))]
+    per_study = np.stack([part.sum(axis=1) for part in outcomes], axis=-1).astype(np.float64)
+    of_study = [_parts(ratio, per_study) for ratio in get_args(Ratio)]
     numerators, denominators = (np.stack(parts, axis=-1) for parts in zip(*of_study, strict=True))
     defined = denominators > 0
     values = np.divide(numerators, denominators, out=np.zeros_like(numerators), where=defined)
     studies = np.stack([np.ones(len(a)), ((a == b) | ~counts).all(axis=1)], axis=-1)
     ratios = np.stack([values, defined], axis=-1)
-    return LabelSums(*(_sum_by_unit(part, unit, n) for part in (per_study, studies, ratios)))
+    # Each outcome is contiguous, because metrics add up whole outcomes, which is several times as fast then
+    confusion = np.moveaxis(np.stack([sum_by_unit(part, unit, n) for part in outcomes]), 0, -1)
+    return LabelSums(confusion, *(sum_by_unit(part, unit, n) for part in (studies, ratios)))
 
 
 def ratio_from_sums(
@@ -398,7 +401,7 @@ def _correlations(confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
 def tables_from_sums(sums: LabelSums) -> FloatArray:
     """Return the contingency tables of predictions (rows) and references from sums (...): (..., n_labels, 2, 2)."""
     tp, fp, fn, tn = np.moveaxis(sums.confusion, -1, 0)
-    return np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
+    return np.moveaxis(np.stack([tn, fn, fp, tp]), 0, -1).reshape(*tp.shape, 2, 2)
 
 
 def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
@@ -432,28 +435,39 @@ def ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray)
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
         return np.full(len(scores), np.nan)
-    of_positive, of_negative = np.sort(scores[positive]), np.sort(scores[~positive])
+    order = np.argsort(scores)
+    lower, up_to = _counts_up_to(scores, positive, order)
     influences = np.empty(len(scores))
     if metric == "auroc":
-        lower, up_to = (np.searchsorted(of_negative, scores[positive], side) for side in ("left", "right"))
-        less, at_most = (np.searchsorted(of_positive, scores[~positive], side) for side in ("left", "right"))
-        of_wins = (lower + up_to) / 2 / n_negative, 1 - (less + at_most) / 2 / n_positive
+        both = lower + up_to
+        of_wins = both[1, positive] / 2 / n_negative, 1 - both[0, ~positive] / 2 / n_positive
         area = of_wins[0].mean()
         influences[positive], influences[~positive] = (
             (wins - area) / n for wins, n in zip(of_wins, (n_positive, n_negative), strict=True)
         )
         return influences
-    above_p, above_n = (
-        len(ordered) - np.searchsorted(ordered, of_positive, "left") for ordered in (of_positive, of_negative)
-    )
+    below_p, below_n = lower[:, order[positive[order]]]  # in the order of the positives' scores
+    above_p, above_n = n_positive - below_p, n_negative - below_n
     called = above_p + above_n
     precision = above_p / called
     lost, gained = (_sums_below((part / called**2)[:, None])[:, 0] for part in (above_p, above_n))
-    at_most = np.searchsorted(of_positive, scores, "right")  # positives whose precision depends on a study
-    own = precision[np.searchsorted(of_positive, scores[positive], "left")]
+    at_most, own = up_to[0], precision[lower[0, positive]]  # positives whose precision depends on a study
     influences[~positive] = -lost[at_most[~positive]] / n_positive
     influences[positive] = (own - precision.mean() + gained[at_most[positive]]) / n_positive
     return influences
+
+
+def _counts_up_to(scores: FloatArray, positive: BoolArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    """Return how many positives, and negatives, have a lower score than each study, and a score at most as high: int
+    arrays (2, n_studies).
+    """
+    ordered, n_positive = scores[order], np.append(0, positive[order].cumsum())
+    ends = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(scores))  # of studies with equal scores
+    group = np.empty(len(scores), np.int64)
+    group[order] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    up_to = np.stack([n_positive[ends], ends - n_positive[ends]])
+    lower = np.column_stack([[0, 0], up_to[:, :-1]])
+    return lower[:, group], up_to[:, group]
 
 
 def ranking_replicates(
@@ -497,7 +511,7 @@ def ranking_replicates(
         return values
     if average != "weighted":
         return _mean(values)
-    return _mean(values, counts @ _sum_by_unit(positive if asked is None else positive & asked, unit, counts.shape[1]))
+    return _mean(values, counts @ sum_by_unit(positive if asked is None else positive & asked, unit, counts.shape[1]))
 
 
 def _parts(metric: str, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -514,10 +528,10 @@ def _rank(metric: Ranking, scores: FloatArray, positive: BoolArray, weights: Flo
     """Return AUROC or average precision (n_replicates,) of one label; `weights` (n_studies, n_replicates) of the
     studies.
     """
-    of_positive, of_negative = np.sort(scores[positive]), np.sort(scores[~positive])
-    weight = weights[positive][np.argsort(scores[positive], kind="stable")]
-    below_p = _sums_below(weight)
-    below_n = _sums_below(weights[~positive][np.argsort(scores[~positive], kind="stable")])
+    rows = (np.flatnonzero(part) for part in (positive, ~positive))
+    positives, negatives = (part[np.argsort(scores[part], kind="stable")] for part in rows)
+    of_positive, of_negative, weight = scores[positives], scores[negatives], weights[positives]
+    below_p, below_n = _sums_below(weight), _sums_below(weights[negatives])
     n_positive, n_negative = below_p[-1], below_n[-1]
     lower = below_n[np.searchsorted(of_negative, of_positive, side="left")]
     if metric == "auroc":
@@ -540,12 +554,13 @@ def _mean(values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     return divide((np.where(weight > 0, values, 0.0) * weight).sum(axis=-1), weight.sum(axis=-1))
 
 
-def _sum_by_unit(values: npt.NDArray[Any], units: IntArray, n_units: int) -> FloatArray:
+def sum_by_unit(values: npt.NDArray[Any], units: IntArray, n_units: int) -> FloatArray:
     """Return the sums (n_units, ...) of `values` (n_studies, ...)."""
     columns = values.reshape(len(values), math.prod(values.shape[1:]))
-    cells = units[:, None] * columns.shape[1] + np.arange(columns.shape[1])
-    sums = np.bincount(cells.ravel(), weights=columns.ravel(), minlength=n_units * columns.shape[1])
-    return sums.astype(np.float64).reshape(n_units, *values.shape[1:])
+    sums = np.empty((n_units, columns.shape[1]))
+    for i, column in enumerate(columns.T):
+        sums[:, i] = np.bincount(units, column, n_units)
+    return sums.reshape(n_units, *values.shape[1:])
 
 
 def check_pair(name: str, values: npt.NDArray[Any], references: ArrayLike) -> BoolArray:

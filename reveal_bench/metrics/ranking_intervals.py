@@ -48,7 +48,7 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.jackknife import TOO_WIDE, UNEVEN, WIDEST, Z, has_uneven_rows, safety, t_quantile, wilson
-from reveal_bench.metrics.labels import Ranking, ranking_influences, ranking_replicates
+from reveal_bench.metrics.labels import Ranking, ranking_influences
 
 PRIOR_FREEDOM = 12.0
 """Degrees of freedom of the ratio 1 with which a finding's own ratio of variances is averaged."""
@@ -76,6 +76,7 @@ class RankingEvidence:
     influences : float array (n_units, n_groups), derivatives of the score by the weight of each unit; 0 if undefined
     n_positive, n_negative : int arrays (n_groups,), units with the finding and without it
     averaged : groups in the macro
+    has_study : bool array (n_units, n_groups), True for units with a study
     is_uneven : True if the units' numbers of studies are too unequal for any interval
     """
 
@@ -85,6 +86,7 @@ class RankingEvidence:
     n_positive: IntArray
     n_negative: IntArray
     averaged: IntArray
+    has_study: BoolArray
     is_uneven: bool = False
 
     def over(self, averaged: IntArray) -> RankingEvidence:
@@ -232,6 +234,16 @@ class RankingEvidence:
         macro, freedom = self._macro_variance(together, averaged) if len(averaged) else (np.nan, np.nan)
         return np.append(macro, own), np.append(freedom, np.maximum(sizes - 1, 0) + PRIOR_FREEDOM)
 
+    def ratio_parts(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return numerators and denominators of each group's score, (n_units, n_groups) each.
+
+        The denominator of a unit with a study is 1. Its numerator is the score plus the number of units times the
+        derivative of the score by the unit's weight. The derivatives add up to 0. For AUROC they follow from the
+        placements of DeLong, DeLong and Clarke-Pearson (1988, Biometrics 44).
+        """
+        denominators = self.has_study.astype(np.float64)
+        return denominators * values + denominators.sum(axis=0) * self.influences, denominators
+
     def macro_first(self, columns: FloatArray, values: FloatArray) -> FloatArray:
         """Return columns of groups after a first column, the mean over the macro's groups."""
         averaged = self.averaged
@@ -271,16 +283,15 @@ def ranking_evidence(
     classes = np.zeros((2, len(columns)), np.int64)
     centres = values.copy()
     for i, (scores, present, units) in enumerate(columns):
-        classes[:, i] = len(np.unique(units[present])), len(np.unique(units[~present]))
+        classes[:, i] = [np.count_nonzero(np.bincount(units[part])) for part in (present, ~present)]
         if np.isnan(values[i]):
             continue
         influences[:, i] = np.bincount(units, ranking_influences(metric, scores, present), n_units)
         if metric == "average_precision":
             centres[i] += CORRECTED * (_without_own(scores, present, values[i]) - values[i])
     studies = np.column_stack([np.bincount(units, minlength=n_units) for _, _, units in columns])
-    return RankingEvidence(
-        metric, centres, influences, classes[0], classes[1], np.flatnonzero(~np.isnan(values)), has_uneven_rows(studies)
-    )
+    averaged, is_uneven = np.flatnonzero(~np.isnan(values)), has_uneven_rows(studies)
+    return RankingEvidence(metric, centres, influences, classes[0], classes[1], averaged, studies > 0, is_uneven)
 
 
 def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:
@@ -296,44 +307,3 @@ def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:
     others = (n - np.searchsorted(positive, positive, "left") - 1) * n / (n - 1)
     called = others + len(negative) - np.searchsorted(negative, positive, "left") + 1
     return float((others / called).mean() / (1 - (1 / called).mean()))  # solves v = mean((others + v) / called)
-
-
-def ranking_parts(
-    metric: Ranking,
-    scores: FloatArray,
-    references: BoolArray,
-    units: IntArray,
-    n_units: int,
-    asked: BoolArray | None = None,
-) -> FloatArray:
-    """Return numerators and denominators of AUROC or average precision of each label, (2, n_units, n_labels).
-
-    The denominator of a unit with a study is 1. Its numerator is the score plus the number of units times the
-    derivative of the score by the unit's weight. The derivatives add up to 0. For AUROC they follow from
-    the placements of DeLong, DeLong and Clarke-Pearson (1988, Biometrics 44).
-
-    Parameters
-    ----------
-    scores, references : (n_studies, n_labels)
-    units : unit of each study
-
-    Examples
-    --------
-    >>> scores, present = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]], bool)
-    >>> numerators, denominators = ranking_parts("auroc", scores, present, np.arange(4), 4)
-    >>> numerators[:, 0].tolist(), float(numerators.sum() / denominators.sum())
-    ([1.25, 0.25, 0.25, 1.25], 0.75)
-    """
-    counts = np.ones(references.shape, np.bool_) if asked is None else asked
-    influences = np.zeros(scores.shape)
-    for i, kept in enumerate(counts.T):
-        influences[kept, i] = ranking_influences(metric, scores[kept, i], references[kept, i])
-    denominators = (_by_unit(counts, units, n_units) > 0).astype(np.float64)
-    values = ranking_replicates(metric, scores, references, np.ones((1, len(scores))), asked=asked)[0]
-    changes = denominators.sum(axis=0) * _by_unit(influences, units, n_units)
-    return np.stack([denominators * values + changes, denominators])
-
-
-def _by_unit(values: FloatArray | BoolArray, units: IntArray, n_units: int) -> FloatArray:
-    """Return the sums (n_units, n_labels) of `values` (n_studies, n_labels)."""
-    return np.stack([np.bincount(units, column, n_units) for column in values.T], axis=1)

@@ -25,9 +25,9 @@ from reveal_bench.evaluation.permutation import (
 )
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.metrics.estimates import figures_of_ranking
 from reveal_bench.metrics.intervals import TOO_WIDE, Interval, Resampling
 from reveal_bench.metrics.labels import label_sums, ratio_parts
-from reveal_bench.metrics.ranking_intervals import ranking_parts
 from tests.evaluation.test_comparison import FINDINGS, system
 
 
@@ -146,7 +146,9 @@ def test_ratios_of_every_unit_add_up_to_the_score(rng: np.random.Generator) -> N
         numerators, denominators = ratio_parts(metric, sums)
         assert numerators.sum(axis=0) / denominators.sum(axis=0) == pytest.approx(value, abs=1e-12)
     for ranking, of_scores in (("auroc", roc_auc_score), ("average_precision", average_precision_score)):
-        numerators, denominators = ranking_parts(ranking, scores, present, units, 15)
+        parts = figures_of_ranking(ranking, scores, present, units, 15, np.empty((0, 2))).parts
+        assert parts is not None
+        numerators, denominators = parts
         expected = of_scores(present, scores, average=None)
         assert numerators.sum(axis=0) / denominators.sum(axis=0) == pytest.approx(expected, abs=1e-12)
         for unit in range(15):  # a unit that weighs a little more

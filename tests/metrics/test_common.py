@@ -32,7 +32,7 @@ NOT_METRICS = {
     "labels": {
         "apply_thresholds", "check_pair", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
         "lowest_mcc", "mcc_from_sums", "ranking_influences", "ranking_replicates",
-        "ratio_from_sums", "ratio_parts", "tables_from_sums",
+        "ratio_from_sums", "ratio_parts", "sum_by_unit", "tables_from_sums",
     },
     "agreement": {
         "ac1_from_sums", "ac1_from_tables", "agreement_from_tables", "check_codes", "contingency_table",

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from reveal_bench.metrics.bootstrap import estimate_cases
+from reveal_bench.metrics.estimates import figures_of_ranking
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import auroc
-from reveal_bench.metrics.ranking_intervals import ranking_parts
 
 # DeLong, DeLong and Clarke-Pearson (1988, Biometrics 44): 43 patients with three tests before surgery, as the SAS/STAT
 # User's Guide prints them (LOGISTIC procedure, "Comparing Receiver Operating Characteristic Curves"):
@@ -31,7 +31,9 @@ SURGERY = np.array(SURGERY_TEXT.split(), np.float64).reshape(43, 4)
 def test_auroc_of_delong_and_others() -> None:
     scores = np.column_stack([SURGERY[:, 0], 10 - SURGERY[:, 2], SURGERY[:, 1]])  # albumin, K-G score, total protein
     good = SURGERY[:, 3] == 1
-    parts = ranking_parts("auroc", scores, np.repeat(good[:, None], 3, axis=1), np.arange(43), 43)
+    present = np.repeat(good[:, None], 3, axis=1)
+    parts = figures_of_ranking("auroc", scores, present, np.arange(43), 43, np.empty((0, 3))).parts
+    assert parts is not None
     areas = parts[0].sum(axis=0) / parts[1].sum(axis=0)
     # DeLong's covariance: that of the means of the placements of positives and of negatives, which are independent
     influences = (parts[0] - areas) / 43
