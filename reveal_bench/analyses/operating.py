@@ -186,7 +186,7 @@ def points_at(
     """
     if not set(_AS_SCORED) <= set(rows.metrics()):
         raise ArgumentError("thresholds", "must be given for scores outside [0, 1], or a rate that fixes them")
-    scores = {(one.metric, one.finding): one for one in rows.estimates(resampling)}
+    scores = {(one.metric, one.finding): one for one in rows.estimates(resampling, metrics=_AS_SCORED)}
     positives = rows.positives
     points = []
     for finding in (MACRO, *rows.groups):

@@ -99,8 +99,8 @@ class _Setting:
         rows = self.rows(self.predictions, by_record)
         if self.metric not in rows.metrics():
             raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(self.metric))
-        estimates = rows.estimates(self.options.resampling)
-        macros = (e for e in estimates if (e.metric, e.finding) == (self.metric, MACRO))
+        estimates = rows.estimates(self.options.resampling, metrics=[self.metric])
+        macros = (e for e in estimates if e.finding == MACRO)
         return AgainstReference(reference, self.metric, len(by_record), next(macros, UNDEFINED))
 
 

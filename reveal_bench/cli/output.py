@@ -153,7 +153,7 @@ def printed_as(result: TableResult, form: OutputFormat) -> bool:
 def print_scores(
     estimates: Sequence[Estimate],
     caption: str,
-    strata: Mapping[str, Sequence[Estimate]] | None = None,
+    strata: Mapping[str, tuple[Estimate, int]] | None = None,
     *,
     positives: Mapping[str, int] | None = None,
     wide: bool = False,
@@ -208,19 +208,14 @@ def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -
     return next(iter(own.values())) if len({*own.values()}) == 1 and any(n[name] != own[name] for name in own) else None
 
 
-def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]]) -> None:
+def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, tuple[Estimate, int]]) -> None:
     """Print pooled scores over all labels, and the first metric's macro in every stratum."""
     from reveal_bench.metrics import METRICS
-    from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.scales import estimate_text, groups_text
 
     rows = [(METRICS[e.metric].title, estimate_text(e.metric, e.value, e.low, e.high), str(e.n)) for e in pooled]
-    for name, part in strata.items():
-        macros = [e for e in part if e.finding == MACRO]
-        macro = macros[0]
-        # Scores pooled over all cases of the stratum
-        sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]
-        n = str(max(sizes)) if sizes else groups_text(macro.metric, macro.n)
+    for name, (macro, size) in strata.items():
+        n = str(size) if pooled else groups_text(macro.metric, macro.n)
         score = estimate_text(macro.metric, macro.value, macro.low, macro.high)
         rows.append((f"{METRICS[macro.metric].title}, macro; {name}", score, n))
     if not rows:

@@ -255,7 +255,7 @@ def score(
         scored.estimates,
         f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with "
         f"{intervals_text(scored.options.resampling)}",
-        scored.strata,
+        scored.leading_in_strata,
         positives=scored.rows.positives,
         wide=wide,
     )

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,6 @@ class ScoredFile:
     estimates: Sequence[Estimate]
     options: ScoringOptions
     references_sha256: str
-    strata: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
     answered: AnsweredOnly | None = None
 
     def __repr__(self) -> str:
@@ -121,6 +120,24 @@ class ScoredFile:
     def protocol(self) -> dict[str, Any]:
         """Options that determine the scores, as in ``protocol`` of the document."""
         return {**KINDS[self.rows.kind].protocol(self.options), **self.rows.settled}
+
+    @cached_property
+    def strata(self) -> Mapping[str, Sequence[Estimate]]:
+        """Every score in each stratum, by the stratum's name; empty unless the options ask for strata."""
+        return {name: self.rows.estimates(self.resampling, stratum=name) for name in self._sizes_of_strata}
+
+    @cached_property
+    def leading_in_strata(self) -> Mapping[str, tuple[Estimate, int]]:
+        """Name of each stratum -> the macro of the first metric in it, and its number of cases."""
+        first = [self.estimates[0].metric]
+        return {
+            name: (self.rows.estimates(self.resampling, stratum=name, metrics=first)[0], size)
+            for name, size in self._sizes_of_strata.items()
+        }
+
+    @property
+    def _sizes_of_strata(self) -> dict[str, int]:
+        return {name: int(part.sum()) for name, part in self.rows.strata().items()} if self.options.strata else {}
 
     @cached_property
     def finding_groups(self) -> Mapping[str, Sequence[Estimate]]:
@@ -335,7 +352,6 @@ def score_report(
     manifest = kind.questions.read_manifest(folder, split)
     references = kind.data.read_references(folder, split)
     rows = kind.scoring.score(report.predictions, references, manifest, options, ratings or ())
-    strata = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if options.strata else {}
     return ScoredFile(
         path,
         report,
@@ -344,7 +360,6 @@ def score_report(
         rows.estimates(resampling),
         options,
         hash_references(folder, split),
-        strata,
         _answered_only(rows, report, resampling) if report.abstained else None,
     )
 

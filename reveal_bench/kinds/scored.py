@@ -92,9 +92,15 @@ class Rows(ABC):
 
     @abstractmethod
     def estimates(
-        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
+        self,
+        resampling: Resampling,
+        *,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+        metrics: Collection[str] | None = None,
     ) -> list[Estimate]:
-        """Return every score with its interval, for all cases or a stratum, and for all groups or some.
+        """Return every score with its interval, for all cases or a stratum, all groups or some, and all metrics or the
+        given ones that apply.
 
         Raises
         ------

@@ -7,7 +7,7 @@ finding; for a macro, the number of defined labels or findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -145,6 +145,7 @@ def estimate_labels(
     answered: npt.ArrayLike | None = None,
     asked: BoolArray | None = None,
     resampling: Resampling = Resampling(),
+    metrics: Collection[str] | None = None,
 ) -> list[Estimate]:
     """Return metrics of label sets and, with scores, metrics of scores.
 
@@ -163,6 +164,7 @@ def estimate_labels(
     asked : bool array (n_studies, n_labels), False where a study has no reference for a label
     resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca" With
         "jackknife", ranking metrics have the intervals of :mod:`reveal_bench.metrics.ranking_intervals`.
+    metrics : metrics to return, by default all
 
     Returns
     -------
@@ -190,12 +192,13 @@ def estimate_labels(
     if n_labels != len(labels):
         raise ArgumentError("labels", f"must name the {n_labels} columns of `references`", len(labels), ("references",))
     ranked = ranked_scores(None if predictions is None else missed_decisions(predictions, references, answered), scores)
+    ranked = {name: own for name, own in ranked.items() if metrics is None or name in metrics}
+    statistics = {} if predictions is None else {k: f for k, f in OF_SUMS.items() if metrics is None or k in metrics}
     interval = resampling.interval
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         drawn = sums.resample(counts)
-        of_sums = {name: statistic(drawn.for_metric(name)) for name, statistic in OF_SUMS.items()}
-        of_sums = {} if predictions is None else of_sums
+        of_sums = {name: statistic(drawn.for_metric(name)) for name, statistic in statistics.items()}
         return of_sums | rankings_resampled(ranked, references, counts, units, asked)
 
     drawn = replicates_of(replicates, needed_blocks(n_units, resampling))
@@ -212,7 +215,7 @@ def estimate_labels(
         figures = figures_of_ranking(ranking, column, references, units, n_units, drawn[name], asked)
         figures = replace(figures, without=without)
         estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=interval)
-    if scores is not None and are_probabilities(scores):
+    if scores is not None and (metrics is None or "log_loss" in metrics) and are_probabilities(scores):
         losses = figures_of_losses(scores, references, units, n_units, resampling, asked)
         estimates += estimates_from(losses, labels, recipe=resampling.signature("log_loss"), interval=interval)
     estimates.sort(key=lambda one: one.metric in SHOWN_LAST)

@@ -75,8 +75,8 @@ class ScoreReport(RunReport):
         """Metric -> index of a run with that metric -> "macro" or finding -> estimate."""
         scores: dict[str, dict[int, dict[str, Estimate]]] = {metric: {} for metric in self.metrics}
         for place, rows in enumerate(self.rows):
-            for one in rows.estimates(self._resampling, groups=self.groups):
-                if one.metric in scores and one.finding in (MACRO, *self.groups):
+            for one in rows.estimates(self._resampling, groups=self.groups, metrics=self.metrics):
+                if one.finding in (MACRO, *self.groups):
                     scores[one.metric].setdefault(place, {})[one.finding] = one
         return scores
 

@@ -122,6 +122,9 @@ def test_strata_share_the_resampled_patients(rng: np.random.Generator) -> None:
     alone = [i for i, r in enumerate(records) if "AP" in r.views]
     (f1,) = [e for e in part if (e.metric, e.finding) == ("f1_micro", "all")]
     assert f1.value == pytest.approx(f1_score(rows.present[alone], rows.predicted[alone], average="micro"))
+    chosen = ["log_loss", "auroc", "f1_micro"]
+    some = rows.estimates(Resampling(50, 2), stratum="view: AP", metrics=chosen)
+    assert [repr(e) for e in some] == [repr(e) for e in part if e.metric in chosen]
     with pytest.raises(ValueError, match="`stratum` must be one of"):
         summarize_studies(rows, stratum="view: XX")
     with pytest.raises(ValueError, match="`unit` must be 'patient' or 'study', got 'image'"):

@@ -93,12 +93,9 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
     for name in rows.strata():
         kind, _, size = name.partition(": ")
         if kind == "size":
-            of_size = rows.estimates(resampling.by("shifted"), stratum=name, groups=findings)
-            sizes += [
-                SizeStratum(one.finding, size, one.n, one)
-                for one in of_size
-                if one.metric == "lesion_sensitivity" and one.n and one.finding != MACRO
-            ]
+            shifted, only = resampling.by("shifted"), ["lesion_sensitivity"]
+            of_size = rows.estimates(shifted, stratum=name, groups=findings, metrics=only)
+            sizes += [SizeStratum(one.finding, size, one.n, one) for one in of_size if one.n and one.finding != MACRO]
     order = {finding: i for i, finding in enumerate((MACRO, *findings))}
     thresholds = set(rows.thresholds.tolist())
     return Curves(

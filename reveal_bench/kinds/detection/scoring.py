@@ -130,7 +130,12 @@ class DetectionRows(Rows):
 
     @override
     def estimates(
-        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
+        self,
+        resampling: Resampling,
+        *,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+        metrics: Collection[str] | None = None,
     ) -> list[Estimate]:
         """Return every score with its interval, for all images and lesions or for a stratum.
 
@@ -142,7 +147,8 @@ class DetectionRows(Rows):
         check_interval(resampling.interval, resampling.n_resamples)
         rows = self if stratum is None else self._stratum(stratum)
         chosen = tuple(self.findings if groups is None else groups)
-        (figures,) = self.resample([rows], resampling, metrics=self.metrics(), groups=chosen)
+        names = [name for name in self.metrics() if metrics is None or name in metrics]
+        (figures,) = self.resample([rows], resampling, metrics=names, groups=chosen)
         estimates: list[Estimate] = []
         for name, of_groups in figures.items():
             recipe = resampling.signature(name)

@@ -126,10 +126,15 @@ class StudyRows(Rows):
 
     @override
     def estimates(
-        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
+        self,
+        resampling: Resampling,
+        *,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+        metrics: Collection[str] | None = None,
     ) -> list[Estimate]:
         """See :func:`summarize_studies`."""
-        return summarize_studies(self, resampling, stratum=stratum, labels=groups)
+        return summarize_studies(self, resampling, stratum=stratum, labels=groups, metrics=metrics)
 
     @classmethod
     @override
@@ -218,16 +223,16 @@ class StudyRows(Rows):
     @override
     def strata(self) -> dict[str, BoolArray]:
         """Return stratum -> bool array (n_studies,), for strata with at least one study."""
-        parts: dict[str, list[bool]] = {}
+        agreements, parts = np.array([s.agreement for s in self.studies], object), {}
         for agreement in ("three_of_three", "two_of_three"):
-            parts[f"agreement: {agreement.replace('_', ' ')}"] = [s.agreement == agreement for s in self.studies]
+            parts[f"agreement: {agreement.replace('_', ' ')}"] = agreements == agreement
         views = [s.views for s in self.studies]
         for view in ("AP", "PA", "LATERAL"):
-            parts[f"view: {view}"] = [view in study_views for study_views in views]
-        for n in range(4):
-            parts[f"findings: {n}"] = [len(s.labels) == n for s in self.studies]
-        parts["findings: 4 or more"] = [len(s.labels) >= 4 for s in self.studies]
-        return {name: np.array(part, bool) for name, part in parts.items() if any(part)}
+            parts[f"view: {view}"] = np.array([view in study_views for study_views in views], bool)
+        n_labels = np.array([len(s.labels) for s in self.studies])
+        parts |= {f"findings: {n}": n_labels == n for n in range(4)}
+        parts["findings: 4 or more"] = n_labels >= 4
+        return {name: part for name, part in parts.items() if part.any()}
 
     def take(self, part: BoolArray) -> StudyRows:
         """Return the rows of the studies in `part`."""
@@ -359,6 +364,7 @@ def summarize_studies(
     *,
     labels: Sequence[str] | None = None,
     stratum: str | None = None,
+    metrics: Collection[str] | None = None,
 ) -> list[Estimate]:
     """Return label metrics with 95% intervals; all metrics, labels and strata use the same replicates.
 
@@ -368,6 +374,7 @@ def summarize_studies(
     resampling : unit "patient" or "study", interval "jackknife", "percentile" or "bca"
     labels : labels to report; averages are over these labels only
     stratum : key of ``rows.strata()``, or None for all studies
+    metrics : metrics to return, by default all
 
     Returns
     -------
@@ -396,6 +403,7 @@ def summarize_studies(
         answered=part.has_prediction,
         asked=part._asked_of(chosen),
         resampling=resampling,
+        metrics=metrics,
     )
 
 

@@ -170,7 +170,12 @@ class CaseRows(Rows):
 
     @override
     def estimates(
-        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
+        self,
+        resampling: Resampling,
+        *,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+        metrics: Collection[str] | None = None,
     ) -> list[Estimate]:
         """Return the estimates of :func:`summarize`, and AUROC for the whole split.
 
@@ -182,8 +187,9 @@ class CaseRows(Rows):
             If the stratum, unit or interval is unknown.
         """
         rows = self if stratum is None else self.take(self.stratum(stratum))
-        estimates = summarize(rows, resampling, findings=groups)
-        if stratum is None and self.presence is not None:
+        names = [name for name in rows.metrics() if metrics is None or name in metrics]
+        estimates = summarize(rows, resampling, metrics=names, findings=groups)
+        if stratum is None and self.presence is not None and (metrics is None or "auroc" in metrics):
             estimates += self.presence.estimates(groups or self.findings, self.all_images, resampling)
         return estimates
 

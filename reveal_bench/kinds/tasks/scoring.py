@@ -114,12 +114,17 @@ class RubricRows(Rows):
 
     @override
     def estimates(
-        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
+        self,
+        resampling: Resampling,
+        *,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+        metrics: Collection[str] | None = None,
     ) -> list[Estimate]:
         """Return the estimates of :func:`summarize_rubric`.
 
         For a stratum, only units that have its tasks are resampled. The overall score always averages its four
-        criteria, for any `groups`.
+        criteria, for any `groups`. There is only one metric.
 
         Raises
         ------

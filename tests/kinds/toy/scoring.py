@@ -71,7 +71,12 @@ class TubeRows(Rows):
         return [METRIC]
 
     def estimates(
-        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
+        self,
+        resampling: Resampling,
+        *,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+        metrics: Collection[str] | None = None,
     ) -> list[Estimate]:
         (means,) = self.resample([self], resampling, metrics=[METRIC], groups=GROUPS)
         recipe = resampling.signature(METRIC, 1)
