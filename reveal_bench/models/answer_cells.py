@@ -183,15 +183,16 @@ _CORRECTION = re.compile(
 # A correction names its cell at once, or says "should be D5"; "Wait, E6 is the heart" corrects nothing
 _CORRECTED_BEFORE = re.compile(
     r"(?i)(?:^|[:;→]|->|\bshould (?:be|read|say|have (?:been|read|said))\b|\b(?:meant?|it(?:'s| is))\b|应为|应该是)"
-    rf"\W{{0,6}}(?:(?:i|we|my|it|that|this|the|an?|new|now|no|yes|not|but|rather|really|actually|sorry|{CELL.pattern}|cell|grid"
+    rf"\W{{0,6}}(?:(?:i|we|my|it|that|this|the|an?|new|now|no|yes|not|but|rather|really|actually|sorry|wait|{CELL.pattern}|cell|grid"
     r"|answer|choice|finding|lesion|opacity|abnormality|haze|nodule|is|was|be|in|at|to|say|mean|would|should|will"
     r"|choose|pick|select|go|with|it's|i'd|ich|meinte|quise|quería|decir|je|voulais|volevo|dire|quis|queria|dizer|es|é|è"
     r"|ist|c'est|corr[ei]\w{1,5}|la|le|el|o|il|die|der|das|celda|casilla|zelle|case|cella|célula)\W{1,4}){0,10}$"
 )
 _CORRECTS_NOTHING = re.compile(
-    rf"(?i)(?:(?:,| and| or) {CELL.pattern}){{0,5}}\s(?:is|are|was|were|has|have|shows?|contains?|looks?|seems?)\s"
-    r"(?:an?|the|my|your|also|only|just|part)\b"
-    r"(?![^.!?\n]{0,30}\b(?:answer|finding|cell|choice|one|better|best|more|most)\b)"
+    rf"(?i)(?:(?:,| and| or) {CELL.pattern}){{0,5}}\s"
+    r"(?:is|are|was|were|has|have|shows?|contains?|looks?|seems?|could|can|may|might)\b"
+    r"(?:[^.!?\n]{0,30}\b(?:also|less|only|just|too)\b|(?![^.!?\n]{0,30}\b(?:answer|finding|cell|choice|pick|one|it"
+    r"|right|correct|better|best|more|most)\b))"
 )
 _COMPARED = re.compile(
     r"(?i)(?:\bthan\b|\b(?:más|mejor|mayor|plus|mieux|mais|melhor|più|meglio|mehr|besser|stärker|deutlicher|meer|beter)\b"
@@ -204,8 +205,8 @@ _LESS_THAN = re.compile(
     r"|(?:\bnot|n't) (?:quite |nearly )?(?:as|so)\b[^.!?;\n]{0,30}\bas\b)[^.!?;\n]{0,12}$"
 )
 _OTHERWISE_THAN = re.compile(
-    r"(?i)(?<!which is )\b(?:(?:dark|light|clear|black|sharp|clean)er|more (?:lucent|normal|aerated)|better aerated)"
-    r" than\b[^.!?;\n]{0,12}$"
+    r"(?i)(?<!which is )\b(?:(?:dark|light|clear|black|sharp|clean)er|more (?:lucent|normal|aerated)|better aerated"
+    r"|no \w{2,12}er) than\b[^.!?;\n]{0,12}$"
 )
 # The number of a list before a cell, and the probability after it
 _RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])(?:[.):]|\s?\|)\s{0,3}\W{0,3}$")

@@ -57,16 +57,18 @@ def with_chosen_cell(plain: str, finding: str) -> tuple[str, str]:
 def _without_other_findings(plain: str, finding: str) -> tuple[str, str]:
     """Return the text without its parts that begin with the name of another finding; and a note on their cells.
 
-    Nothing is left out if fewer than two parts have cells, or if only the last part has a line such as "Cell: D5",
-    which answers the question. What follows the last part counts if no part about the finding has a cell.
+    Nothing is left out if fewer than two parts have cells or are about the finding, or if only the last part has a
+    line such as "Cell: D5", which answers the question. Without a cell about the finding, what follows the last part
+    counts.
     """
     lines = [line for line in _FINDING_LINE.finditer(plain) if canonical_finding(line["name"], (finding, *_KNOWN))]
     starts = [line.start() for line in lines]
     parts = [plain[start:end] for start, end in zip(starts, [*starts[1:], len(plain)], strict=False)]
     has_answer = [bool(_ANSWER_LINE.search(part)) for part in parts]
-    if sum(map(bool, map(_cells_of, parts))) < 2 or (has_answer[-1] and not any(has_answer[:-1])):
-        return plain, ""
     is_own = [canonical_finding(line["name"], (finding,)) is not None for line in lines]
+    n = sum(own or bool(_cells_of(part)) for part, own in zip(parts, is_own, strict=True))
+    if n < 2 or (has_answer[-1] and not any(has_answer[:-1])):
+        return plain, ""
     kept = [part for part, own in zip(parts, is_own, strict=True) if own]
     if not is_own[-1] and not _cells_of("".join(kept)):
         kept.append(_after_first_cell(parts[-1]))

@@ -298,6 +298,7 @@ COMPARISONS = [
     Case("C4 is less dense than D5, which is denser than E5.", "D5"),
     Case("D5 is no less dense than C4.", "D5"),
     Case("C4 is darker than D5.", "unclear"),
+    Case("C4 is no denser than D5.", "unclear"),
 ]
 
 CORRECTIONS = [
@@ -309,6 +310,9 @@ CORRECTIONS = [
     Case("Cell: C4\nActually, looking again, D5 is the better choice.", "D5"),
     Case("Cell: C4\nWait, I counted from the right. It's D5.", "D5"),
     Case("Cell: C4. Correction, not C4 but D5.", "D5"),
+    Case("Cell: D5\nLet me double-check: C5 is hilum, E5 is spine. OK.", "D5"),
+    Case("Cell: D5\nActually C5 could also be argued.", "D5"),
+    Case("C4... no, wait, D5.", "D5"),
     Case("Cell: C4\nCorrection:\nD5", "D5"),
     Case("Cell: C4\n\nFinal answer:\n\n**D5**", "D5"),
 ]
@@ -316,6 +320,7 @@ CORRECTIONS = [
 PARTS = [
     Case("Cardiomegaly: E6\nPneumonia: B2\n\nThe requested finding is in D5.", "D5"),
     Case("Cardiomegaly: E6\nPneumonia: B2\n\nThis is no medical advice.", "unclear"),
+    Case("Pneumothorax: none\nLung nodule: B2", "unclear"),
     Case("**Pneumothorax**\nThe air spans C4 to D5.\n**Cardiomegaly**\nE6", "D5"),
     Case("Pneumothorax: D5\nCardiomegaly: E6\n\nThe heart (E6) is large.", "D5"),
     Case("**Cardiomegaly**\n\nThe heart is large.\nIt spans D6 to F6.\n\n**Pneumonia**\n\nB2\n\nD5", "D5"),
