@@ -9,8 +9,8 @@ only cells that the grid does not have.
 order  place                                                                choice among several cells
 =====  ===================================================================  ==========================================
 1      a line "Cell: D5" ("Answer: ...", JSON ``{"cell": "D5"}``, a boxed   the last such line; if a list follows the
-       answer; the words of other languages), or a line that begins with    colon ("C4, D5", "C4-D5"), its last cell
-       "Correction"
+       answer; the words of other languages), or a correction that names    colon ("C4, D5", "C4-D5"), its last cell
+       its cell at once ("Wait, D5"), or states it ("it should be D5")
 2      the last line, if it consists of cells                               the last
 3      a sentence that states D5 ("the answer is D5", "most marked in       the last such sentence; its first cell
        D5", "I choose D5")
@@ -25,7 +25,8 @@ order  place                                                                choi
 A ranking in the line or text comes before these choices: a numbered list that begins with cells, a probability beside
 every cell, or words such as "primary", "most likely", "less likely" and "than" (:func:`_ranked_first`).
 
-JSON, and lists of findings, that choose a cell are replaced by it first (:mod:`reveal_bench.models.answer_choices`).
+JSON that chooses a cell is replaced by it first, and parts about other findings are left out
+(:mod:`reveal_bench.models.answer_choices`).
 "Row 5, column D", "fourth column, fifth row" and "(D, 5)" mean D5 everywhere
 (:mod:`reveal_bench.models.answer_columns`); "5D", "D 5" and full-width letters are read in places 1 and 2. A cell that
 the text calls clear or normal counts only if it is the only one.
@@ -59,7 +60,6 @@ from reveal_bench.models.answer_words import (
 from reveal_bench.models.questions import AskSettings
 
 _LINE = re.compile(rf"(?i)(?P<lead>[^:=\n.!?]{{0,80}}?)(?P<key>{KEY})[^:=\n.!?0-9]{{0,60}}?\s*(?:[:=]|->|-)")
-_KEY_FIRST = re.compile(rf"(?i)\W{{0,12}}{KEY}\W{{0,5}}(?=\w)")
 _OTHER = re.compile(
     r"(?i)alternativ|second|other|runner|adjacent|neighbo|next|2nd|example|format|such as|e\.g|\blike\b|\bnot\b|instead"
     r"|zweit|nachbar|beispiel|exempl"
@@ -316,12 +316,10 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
         if correction := _correction(line[-MAX_PROSE:]):
             return correction
         match = _LINE.match(line)
-        while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
-            match = None
-        if match:
-            after = _ranked_line(line) or _after_key(line[match.end() :])
-            if after:
-                return after
+        if not match or _OTHER.search(match["lead"] + line[match.end("key") : match.end()]):
+            continue
+        if after := _ranked_line(line) or _after_key(line[match.end() :]):
+            return after
     if not lines or (is_cut and len(lines) > 1):
         return None
     return _lone(lines[-1])
@@ -484,8 +482,7 @@ def _before(text: str, start: int) -> str:
 
 def _lone(line: str) -> _NamedCells | None:
     """Parse a line that consists only of cells, or only of "absent"."""
-    key = _KEY_FIRST.match(line)
-    rest = line[key.end() :] if key else line.lstrip(" \t-|>")
+    rest = line.lstrip(" \t-|>")
     listed = _list(rest)
     if listed and not re.search(r"[\w★⭐●█■✓✔✅✗✘❌✖]", rest[listed.end :]):
         return _NamedCells(listed.names, "the last line", reversed_order=listed.reversed_order)
