@@ -159,17 +159,19 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
         )
         for rows in row_sets
     ]
-    cases = choose_cases({pair: (value, ious[1][pair]) for pair, value in ious[0].items() if pair in ious[1]})
+    systems = {name: one.report.predictions for name, one in _systems(compared).items()}
+    drawn = [{(p.image_id, p.finding) for p in own if p.mask is not None} for own in systems.values()]
+    both = set.intersection(*drawn) & ious[0].keys() & ious[1].keys()
+    cases = choose_cases({pair: (ious[0][pair], ious[1][pair]) for pair in both})
     if not cases:
         return []
     selected = {one.image_id for one in cases}
     every = each_localization(bench.folder, bench.split, contours=False)
     records = [record for record in every if record.image_id in selected]
-    systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
     words = (
-        "First the cases in which the model is furthest behind the readers, then those in which it is furthest ahead; "
-        "one case per finding in each group."
+        "First the cases in which the model is furthest behind the readers, then those in which it is furthest ahead, "
+        "among the cases with masks of both; one case per finding in each group."
     )
     return [section("films", "Example images", "As Fig. 3a", words, films)]
 

@@ -38,7 +38,7 @@ from reveal_bench.words import NBSP
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_KINDS = ("interval excludes 0", "interval contains 0", "too few cases for an interval")
+_KINDS = ("interval excludes 0", "interval contains 0")
 
 
 def figures_of_decreases(comparisons: Sequence[Comparison], model: str, reference: str) -> list[Illustration]:
@@ -112,7 +112,7 @@ def _name(one: Comparison) -> str:
 
 def _row(one: Comparison) -> ForestRow:
     figures = "" if math.isnan(one.estimate.value) else f" ({100 * one.b:.1f}{NBSP}→{NBSP}{100 * one.a:.1f})"
-    kind = 0 if excludes_zero(one.adjusted) else 1 if one.adjusted.has_interval else 2
+    kind = 1 if one.adjusted.has_interval and not excludes_zero(one.adjusted) else 0
     return _name(one) + figures, [(kind, one.adjusted)]
 
 
@@ -280,7 +280,7 @@ def films_of(
                 )
         film = render_image(pictures.get(one.image_id), record.width, record.height, drawings)
         names = list(systems)
-        caption = f"IoU {100 * one.model:.0f}% of {names[0]}, {100 * one.human:.0f}% of {names[1]}"
+        caption = f"{one.image_id}: IoU {100 * one.model:.0f}% of {names[0]}, {100 * one.human:.0f}% of {names[1]}"
         spoken = f"Radiograph with {one.finding} as drawn by the reference, {names[0]} and {names[1]}"
         examples.append(Example([one.finding], [ExampleImage(film, caption, spoken, legend_of(drawings))]))
     return Custom("examples", {"rows": examples, "has_layer": bool(examples)})

@@ -448,10 +448,11 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
     """
     check_extra("matplotlib")
     metric = METRICS[next(iter(curves.values())).metric]
+    how = " with 95% intervals" if any(low == low for one in curves.values() for low in one.lows) else ""
     return Illustration(
         name,
         words.capitalize(),
-        f"{metric.title} with 95% intervals on the tuning split of {words}; a cross marks the selected one.",
+        f"{metric.title}{how} on the tuning split of {words}; a cross marks the selected one.",
         f"Per finding, the {metric.in_words} against tested {words}, with the best marked.",
         partial(_draw_curves, curves, axis, metric),
     )

@@ -104,6 +104,8 @@ def forest(
 ) -> Figure:
     """Draw a forest plot: one row per name, one mark with interval per estimate.
 
+    If only some estimates have an interval, the marks of the others are hollow.
+
     Parameters
     ----------
     axis : quantity and unit of the axis
@@ -116,9 +118,11 @@ def forest(
     n_most = max((len({kind for kind, _ in own}) for _, own in rows), default=1)
     names, left = row_names([name for name, _ in rows], width, 1 + n_most // 2)
     looks = paints(len(MARKERS))
+    with_interval = {estimate.has_interval for _, own in rows for _, estimate in own if not math.isnan(estimate.value)}
+    hollow = [_NO_INTERVAL] if len(with_interval) > 1 else []
     with style():
         line = max(3.6 * n_most + 2.6, LINE * (1 + max((name.count("\n") for name in names), default=0)) + 1)
-        top = legend_height([*kinds, *([rule[1]] if rule else [])], width)
+        top = legend_height([*kinds, *hollow, *([rule[1]] if rule else [])], width)
         label = wrap(axis, width - left - 6)
         foot = 7 + LINE * (label.count("\n") + 1)
         figure = new_figure(top + line * len(rows) + foot + 2, width)
@@ -129,8 +133,10 @@ def forest(
             abreast = sorted({kind for kind, _ in own})
             for kind, estimate in own:
                 y = row + (abreast.index(kind) - (len(abreast) - 1) / 2) * 3.6 / line
-                _draw_mark(axes, estimate, y, MARKERS[kind], looks[kind])
-        handles = [_mark_handle(cut(name, width - 16), MARKERS[k], looks[k]) for k, name in enumerate(kinds)]
+                fill = "white" if hollow and not estimate.has_interval else looks[kind].colour
+                _draw_mark(axes, estimate, y, MARKERS[kind], fill)
+        handles = [_mark_handle(cut(name, width - 16), MARKERS[k], looks[k].colour) for k, name in enumerate(kinds)]
+        handles += [_mark_handle(name, MARKERS[0], "white") for name in hollow]
         if rule:
             axes.axvline(rule[0], color=INK, linewidth=1.0, linestyle=DASHED)
             handles.append(dashed_line(rule[1]))
@@ -141,7 +147,10 @@ def forest(
     return figure
 
 
-def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, look: Paint) -> None:
+_NO_INTERVAL = "hollow: no interval"
+
+
+def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, fill: str) -> None:
     low, high = axes.get_xlim()
     if math.isnan(estimate.value):
         axes.text(low, y, " undefined", va="center", color=SOFT)
@@ -149,16 +158,16 @@ def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, look: Pain
     if estimate.has_interval:
         axes.plot([estimate.low, estimate.high], [y] * 2, color=INK, linewidth=1.0)
     axes.plot(
-        [min(max(estimate.value, low), high)], [y], marker, color=look.colour, markersize=5, markeredgecolor=INK,
-        markeredgewidth=0.5, clip_on=False,
+        [min(max(estimate.value, low), high)], [y], marker, color=fill, markersize=5, markeredgecolor=INK,
+        markeredgewidth=0.5 if fill != "white" else 0.9, clip_on=False,
     )  # fmt: skip
 
 
-def _mark_handle(label: str, marker: str, look: Paint) -> Any:
+def _mark_handle(label: str, marker: str, fill: str) -> Any:
     """Return the legend handle of a series of marks."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], linestyle="", marker=marker, color=look.colour, markeredgecolor=INK, markeredgewidth=0.5,
+    return Line2D([], [], linestyle="", marker=marker, color=fill, markeredgecolor=INK, markeredgewidth=0.5,
                   markersize=5, label=label)  # fmt: skip
 
 

@@ -283,6 +283,11 @@ def test_one_page_holds_everything(
     assert str(tmp_path) not in page
     assert "3 Edema: human" in page or "3 Atelectasis: human" in page or "3 Support Devices: human" in page
     assert "pixels withheld" in page
+    examples = re.findall(r"Example of ([^<]+)<.*?([\w-]+): IoU \d+% of", page, re.DOTALL)
+    assert examples
+    for file in (scored, human):
+        answers = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        assert {(one["finding"], one["image_id"]) for one in answers if "rle" in one} >= set(examples)
 
     Path(f"{scored}.options.json").write_text('{"options": {"threshold": "otsu"}}', encoding="utf-8")
     call("report", f"Ours={scored}", "--folder", phantom / "folder", *options)

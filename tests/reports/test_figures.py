@@ -97,11 +97,15 @@ def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
         ("m", [(0, Estimate(0.4, 0.3, 0.6)), (1, Estimate(0.5, 0.45, 0.55))]),
         ("n", [(0, UNDEFINED), (1, Estimate(math.inf))]),
     ]
-    axes = forest(rows, WIDE, axis="Rate", scale=100, kinds=("a", "b"), ends=(0, 80), rule=(10, "chance")).axes[0]
+    figure = forest(rows, WIDE, axis="Rate", scale=100, kinds=("a", "b"), ends=(0, 80), rule=(10, "chance"))
+    axes = figure.axes[0]
     lines = [(np.asarray(line.get_xdata()).tolist(), float(np.asarray(line.get_ydata())[0])) for line in axes.lines]
     marks = [(xs[0], round(y)) for xs, y in lines if len(xs) == 1]
     assert marks == [(40, 0), (50, 0), (80, 1)]  # infinite values are at the end of the scale
     assert np.allclose([xs for xs, _ in lines if len(xs) == 2], [[30, 60], [45, 55], [10, 10]])
+    hollow = [line.get_color() == "white" for line in axes.lines if len(np.asarray(line.get_xdata())) == 1]
+    assert hollow == [False, False, True]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "hollow: no interval", "chance"]
     assert [text.get_text().strip() for text in axes.texts] == ["undefined"]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["m", "n"]
 
