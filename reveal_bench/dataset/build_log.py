@@ -1,12 +1,12 @@
 """What a build reports besides its folders, and the part of it that the dataset folder keeps.
 
 ``manifest/films.json`` lists the notes on films, and counts what was left out by reason. The folder may be published,
-so it names only images of the dataset, and no value that a reason quotes from a file
-(:func:`public_reason`)::
+so the file names only images of the dataset, and its texts come from a closed list (:func:`public_text`); values and
+names of files are in the log of the command::
 
     {"notes": {"voi window 1 of 1 LINEAR: every pixel is black, so it uses the full range": ["image-3"]},
      "faults": {"every pixel is white": ["image-7"]},
-     "left_out": {"unreadable picture: truncated within the pixels": 2, "problem of labels": 1},
+     "left_out": {"unreadable picture": 2, "problem of labels": 1},
      "n_records_left_out": 2}
 """
 
@@ -20,11 +20,39 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from reveal_bench.dataset.balance import Balance
+from reveal_bench.dicom.header import OTHER_PARTS
 from reveal_bench.files import FILMS
 from reveal_bench.sources.source import Problem
 
-_QUOTED = re.compile(r",? got .*", re.DOTALL)
-_OTHER_FILE = re.compile(r"duplicate of .*: (?=the same|FOR PROCESSING)")
+_N = r"\d[\d,.]{,6}"
+_WAY = (
+    rf"(voi (lut|window) {_N} of {_N}( LINEAR_EXACT| LINEAR| SIGMOID)?|full range"
+    "|range of (98% of )?the picture's values)"
+)
+_FAULT = (
+    rf"(every pixel is (black|white|grey level {_N})|{_N}% of the pixels are black or white"
+    rf"|98% of the pixels are between grey levels {_N} and {_N} of 255)"
+)
+_LISTED = (
+    rf"{_WAY}: {_FAULT}, (so it uses the {_WAY}|and no other way shows more)", _FAULT, rf"{_WAY} is unusable",
+    rf"VOILUTSequence only reaches {_N} of {_N}, so the picture is dark",
+    "no usable VOI LUT or window, so the full range of the stored bits is shown",
+    "FOR PROCESSING: raw detector values, not yet processed for display",
+    "HighBit is missing, so BitsStored - 1 is used",
+    "PresentationLUTShape contradicts MONOCHROME[12] and is ignored: (not )?inverted",
+    "only one of RescaleSlope and RescaleIntercept is given, so neither is applied",
+    rf"BodyPartExamined is (an unlisted value|{'|'.join(OTHER_PARTS)}), not CHEST; it is often wrong",
+    "the view is (AP|PA|LATERAL), but its codes or the orientation say (AP|PA|LATERAL)",
+    "unreadable (file|picture)",
+    "problem of (file|picture|record|study|images?|labels|PatientID|StudyInstanceUID|SOPInstanceUID|BurnedInAnnotation"
+    "|PatientIdentityRemoved)",
+    "set aside: (duplicate|localizer|derived secondary picture|a colour picture|no pixel data|no picture|a DICOMDIR"
+    "|a secondary capture|a presentation state|a structured report or key object selection|an encapsulated document"
+    "|the SOP class is not that of a radiograph|the modality is neither CR nor DX|a link that leads out of the folder"
+    "|named by the maintainer|interrupted download|a model's masks|pickled heat map|heat map of a model)",
+)  # fmt: skip
+_PUBLIC = re.compile("|".join(_LISTED))
+OTHER = "other, see the log of the build"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +120,10 @@ class FilmRecord:
     @classmethod
     def of(cls, log: BuildLog) -> FilmRecord:
         """Return the part of a build's results that its folder keeps."""
-        notes = [(public_reason(text), film.image_id) for film in log.films for text in film.warnings]
-        faults = [(film.fault, film.image_id) for film in log.films if film.fault]
+        notes = [(public_text(text), film.image_id) for film in log.films for text in film.warnings]
+        faults = [(public_text(film.fault), film.image_id) for film in log.films if film.fault]
         reasons = Counter(map(_reason, (*log.not_read, *log.left_out)))
-        reasons += Counter(public_reason(f"set aside: {reason}") for _, reason in log.set_aside)
+        reasons += Counter(public_text(f"set aside: {reason}") for _, reason in log.set_aside)
         return cls(_sorted(notes), _sorted(faults), dict(sorted(reasons.items())), log.n_records_left_out)
 
     def to_json(self) -> str:
@@ -111,26 +139,28 @@ def _sorted(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _reason(problem: Problem) -> str:
-    """Return why something was left out; rules may name other entries, so only reasons of unreadable files are kept."""
-    is_file = problem.rule.startswith("must be readable")
-    return public_reason(f"unreadable {problem.field}: {problem.value}" if is_file else f"problem of {problem.field}")
+    what = "unreadable" if problem.rule.startswith("must be readable") else "problem of"
+    return public_text(f"{what} {problem.field}")
 
 
-def public_reason(text: str) -> str:
-    """Return a note or reason without the value that it quotes, and without the name of another file.
+def public_text(text: str) -> str:
+    """Return the start of a note or reason that is in the closed list, without the value that follows.
 
     Examples
     --------
-    >>> public_reason("voi window 1 of 1 is unusable: WindowCenter must be a number, got 'Doe'")
-    'voi window 1 of 1 is unusable: WindowCenter must be a number'
-    >>> public_reason("duplicate of doe/1.dcm: the same pixels in the same study")
-    'a duplicate: the same pixels in the same study'
+    >>> public_text("voi window 1 of 1 is unusable: WindowCenter must be a number, got 'Doe'")
+    'voi window 1 of 1 is unusable'
+    >>> public_text("set aside: duplicate of doe/1.dcm: the same pixels in the same study")
+    'set aside: duplicate'
+    >>> public_text("no such file: doe/2.dcm")
+    'other, see the log of the build'
     """
-    return _OTHER_FILE.sub("a duplicate: ", _QUOTED.sub("", text))
+    known = _PUBLIC.match(text)
+    return known[0] if known else OTHER
 
 
 def film_record_problems(folder: Path, image_ids: Collection[str]) -> Iterator[Problem]:
-    """Yield a problem if the record is malformed, quotes a value, or names what is not an image of the folder."""
+    """Yield a problem if the record is malformed, has an unlisted text, or names no image of the folder."""
     try:
         record = FilmRecord(**json.loads((folder / FILMS).read_text(encoding="utf-8")))
         texts = {**record.notes, **record.faults, **record.left_out}
@@ -138,10 +168,10 @@ def film_record_problems(folder: Path, image_ids: Collection[str]) -> Iterator[P
         sum(record.left_out.values(), record.n_records_left_out)
     except FileNotFoundError:
         return
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         yield Problem(FILMS, None, "file", "must be the record of a build", type(error).__name__)
         return
-    for text in sorted(text for text in texts if public_reason(text) != text):
-        yield Problem(FILMS, None, "reason", "must not quote a value or a file", text)
-    for image_id in sorted(named - set(image_ids)):
+    for text in sorted(text for text in texts if public_text(text) != text):
+        yield Problem(FILMS, None, "reason", "must be a text of `build`, without a value or a file", text)
+    for image_id in sorted(map(str, named - set(image_ids))):
         yield Problem(FILMS, None, "image_id", "must be an image of the dataset", image_id)

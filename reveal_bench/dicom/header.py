@@ -158,7 +158,7 @@ Acquisition date and time are used only for the digest `exposure_key`, the flag 
 
 CHEST = ("CHEST", "THORAX", "LUNG", "LUNGS", "RIB", "RIBS", "HEART", "MEDIASTINUM")
 """Body parts (DICOM PS3.16 Annex L, and common spellings) that a chest radiograph may state."""
-_OTHER_PARTS = (
+OTHER_PARTS = (
     "ABDOMEN", "ANKLE", "ARM", "BREAST", "CLAVICLE", "CSPINE", "ELBOW", "EXTREMITY", "FEMUR", "FINGER",
     "FOOT", "FOREARM", "HAND", "HEAD", "HIP", "HUMERUS", "JAW", "KNEE", "LEG", "LSPINE", "NECK", "PELVIS",
     "SCAPULA", "SHOULDER", "SKULL", "SPINE", "STERNUM", "TSPINE", "WRIST",
@@ -340,7 +340,7 @@ def _body_part(word: str | None) -> str | None:
     """Return a known body part, "OTHER" for other texts, which could contain anything, or None."""
     if word and "CHEST" in word:  # also PORT CHEST and CHEST 2 VIEWS
         return "CHEST"
-    return word if word in (*CHEST, *_OTHER_PARTS) else "OTHER" if word else None
+    return word if word in (*CHEST, *OTHER_PARTS) else "OTHER" if word else None
 
 
 def age_in_years(text: str | None) -> int | None:

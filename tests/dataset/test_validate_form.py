@@ -6,6 +6,8 @@ import zlib
 import pyarrow.parquet as pq
 import pytest
 
+from reveal_bench.arguments import Problem
+from reveal_bench.dataset.build_log import BuildLog, FilmNote, FilmRecord
 from reveal_bench.dataset.leaks import distinctive_ids, folded, ids_in_text
 from reveal_bench.dataset.tables import file_problems, open_folder
 from reveal_bench.dataset.validate import validate_folder
@@ -64,22 +66,45 @@ def test_files_of_another_form(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("changes", "value"),
+    ("changes", "values"),
     [
-        ({"notes": {"a note": ["image-0", "elsewhere"]}}, "elsewhere"),
-        ({"faults": {"a fault": ["study-0"]}}, "study-0"),
-        ({"left_out": {"the modality is neither CR nor DX, got DOE": 1}}, "the modality is neither CR nor DX, got DOE"),
+        ({"notes": {"HighBit is missing, so BitsStored - 1 is used": ["image-0", "elsewhere"]}}, "elsewhere"),
+        ({"faults": {"every pixel is white": ["study-0"]}}, "study-0"),
+        ({"left_out": {"DOE_JOHN/1.dcm": 2}}, "DOE_JOHN/1.dcm"),
+        ({"faults": {"every pixel is white": ["elsewhere", 5]}}, "5 elsewhere"),
         ({"left_out": {"a reason": "many"}}, "TypeError"),
         ({"notes": ["image-0"]}, "TypeError"),
         ({"patients": ["A^B"]}, "TypeError"),
+        ({}, "RecursionError"),
     ],
 )
-def test_the_record_of_films_names_only_images_of_the_folder(tmp_path, changes, value):
+def test_the_record_of_films_names_only_images_of_the_folder(tmp_path, changes, values):
     folder = findings_folder(tmp_path)
     path = folder / FILMS
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes) if changes else "[" * 100_000)
     reseal(folder)
-    assert [p.value for p in validate_folder(folder, load=False) if p.file == FILMS] == [value]
+    assert [p.value for p in validate_folder(folder, load=False) if p.file == FILMS] == values.split(" ")
+
+
+def test_a_build_keeps_no_value_that_a_problem_quotes():
+    place = "files/p10/p10000032/s50414267/02aa804e.jpg"
+    unread = [("picture", "must be readable", f"no such file: {place}"), ("Dr Roe's labels", "must be 0 or 1", "DOE")]
+    log = BuildLog(
+        set_aside=[(place, "the modality is neither CR nor DX, got DOE"), (place, f"duplicate of {place}: the same")],
+        left_out=[Problem(place, "s50414267", *fault) for fault in unread],
+        films=[FilmNote(place, "s50414267", "image-0", (f"voi lut 1 of 2 is unusable: {place}", place), place)],
+    )  # fmt: skip
+    assert json.loads(FilmRecord.of(log).to_json()) == {
+        "notes": {"other, see the log of the build": ["image-0"], "voi lut 1 of 2 is unusable": ["image-0"]},
+        "faults": {"other, see the log of the build": ["image-0"]},
+        "left_out": {
+            "other, see the log of the build": 1,
+            "set aside: duplicate": 1,
+            "set aside: the modality is neither CR nor DX": 1,
+            "unreadable picture": 1,
+        },
+        "n_records_left_out": 0,
+    }
 
 
 def test_card_without_configs_allows_every_table(tmp_path):
