@@ -61,8 +61,9 @@ class Abstentions:
             if declared is True:
                 self._note(entry)
             elif declared is False:
-                fields = {name: value for name, value in entry.fields.items() if name != ABSTAIN}
-                yield replace(entry, fields=fields) if ABSTAIN in entry.fields else entry
+                if ABSTAIN in entry.fields:
+                    entry = replace(entry, fields={k: value for k, value in entry.fields.items() if k != ABSTAIN})
+                yield entry
             else:
                 self._error(entry, "wrong-type", "must be true or false", declared)
 

@@ -33,6 +33,7 @@ _COLUMNS = _TEXT_COLUMNS + _NUMBER_COLUMNS
 _GROUPS = (("x", "y"), ("x", "y", "width", "height"), ("cell",), ("size_h", "size_w", "counts"))
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_OF_NUMBERS = re.compile(r"[0-9.eE+-]+")  # among texts of these characters, Python reads the same numbers as _NUMBER
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _NUMBER_CHARACTERS = 40
 _BATCH_ROWS = 1024
@@ -120,6 +121,23 @@ def row_values(
         else:
             values[name] = parse_number(text)
     return values
+
+
+def parse_probabilities(texts: Sequence[str]) -> list[float] | None:
+    """Return what :func:`parse_number` reads in a row of probabilities, several times as fast; None for other texts.
+
+    Examples
+    --------
+    >>> parse_probabilities(["0.25", "1"]), parse_probabilities(["0.25", "nan"]), parse_probabilities(["0.25", ""])
+    ([0.25, 1.0], None, None)
+    """
+    if not texts or max(map(len, texts)) > _NUMBER_CHARACTERS or not _OF_NUMBERS.fullmatch("".join(texts)):
+        return None
+    try:
+        values = list(map(float, texts))
+    except ValueError:
+        return None
+    return values if min(values) >= 0 and max(values) <= 1 else None
 
 
 def parse_number(text: str) -> object:

@@ -110,6 +110,26 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("1e-2", 0.01),
+        (".5", 0.5),
+        ("+1.", 1.0),
+        (" 0.5", 0.5),
+        ("1_0", None),
+        ("\u0660.\u0665", None),
+        ("0." + "1" * 39, None),
+    ],
+)
+def test_numbers_of_tables_are_ascii_decimals(tmp_path: Path, cell: str, value: float | None) -> None:
+    """Python's float also reads the last three."""
+    rows = [",".join([study, cell, *["0.25"] * (len(REVEAL_LABELS) - 1)]) for study in MANIFEST.studies]
+    report = lint(tmp_path, "\n".join([",".join(["study_id", *REVEAL_LABELS]), *rows]) + "\n")
+    assert [p.rule for p in report.problems if p.severity == "error"] == ["wrong-type"] * 3 * (value is None)
+    assert [p.probabilities[REVEAL_LABELS[0]] for p in report.predictions] == [value] * 3 * (value is not None)
+
+
+@pytest.mark.parametrize(
     ("fill", "constant"), [([0.5] * 3, ["COPD", "Lung mass"]), ([0] * 3, ["COPD", "Lung mass"]), ([0.5, 0.5, 0.4], [])]
 )
 def test_fillers_are_warned_of(tmp_path: Path, fill: list[float], constant: list[str]) -> None:

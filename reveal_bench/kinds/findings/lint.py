@@ -15,6 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from reveal_bench.predictions.hints import name_hint, study_hint
 from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_jsonl
 from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintReport, ProblemLog
-from reveal_bench.predictions.tables import open_rows, row_values
+from reveal_bench.predictions.tables import open_rows, parse_probabilities, row_values
 from reveal_bench.words import count_text
 
 _ROUNDING = 1e-5  # a probability this far outside [0, 1] was rounded
@@ -109,11 +110,15 @@ def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPredicti
                 log.refuse("missing-column", rule, line=1, value=list(table.columns))
             return
         names = [name.casefold() if name.casefold() == "study_id" else name for name in table.columns]
-        labels = {*names} - {"study_id"}
+        key = names.index("study_id")
+        labels = names[:key] + names[key + 1 :]
         for row in table:
-            values = row_values(row, names, labels, log)
+            cells = row.texts
+            study, numbers = cells.pop(key), parse_probabilities(cells)
+            values = row_values(row, names, labels, log) if numbers is None else dict(zip(labels, numbers, strict=True))
             if values is not None:
-                yield RawPrediction(row.number, {"study_id": values.pop("study_id", ""), "probabilities": values})
+                values.pop("study_id", "")
+                yield RawPrediction(row.number, {"study_id": study, "probabilities": values})
 
 
 class StudyChecker:
@@ -129,6 +134,7 @@ class StudyChecker:
         self._manifest, self._log, self._options, self._limits = manifest, log, options, options.limits
         self._studies, self._other_studies = set(manifest.studies), set(manifest.other_studies)
         self._canonical: dict[str, str | None] = {label: label for label in (*manifest.labels, *manifest.other_labels)}
+        self._asked = {*manifest.labels}
         self._n_labels = len(self._canonical)
         self._n_searched = 0
 
@@ -220,6 +226,8 @@ class StudyChecker:
         if not isinstance(by_label, dict):
             self._error(entry, "wrong-type", "probabilities", "must be an object of label and number", by_label)
             return None
+        if by_label.keys() == self._asked and _are_probabilities(by_label.values()):
+            return by_label  # nothing to report
         values: dict[str, float] = {}
         for name, value in by_label.items():
             label = self._label(entry, "probabilities", name)
@@ -232,15 +240,8 @@ class StudyChecker:
                 self._error(entry, "wrong-type", field, "must be a number", value)
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
-            elif not 0 <= value <= 1 and abs(value) <= _LARGEST:
-                self.n_outside += 1
-                if len(self.outside) < self._limits.problems:
-                    self.outside.append((entry.line, field, value))
-                values[label] = float(value)
-            elif not 0 <= value <= 1:  # also for integers too large for a float
-                self._error(entry, "score-range", field, "must be in [0, 1]", value, _score_hint(value))
             else:
-                values[label] = float(value)
+                values[label] = self._score(entry, field, value)
             values.setdefault(label, 0.0)
         absent = [label for label in self._manifest.labels if label not in values]
         if absent:
@@ -249,12 +250,26 @@ class StudyChecker:
             return None
         return values
 
+    def _score(self, entry: RawPrediction, field: str, value: float) -> float:
+        if not 0 <= value <= 1 and abs(value) <= _LARGEST:
+            self.n_outside += 1
+            if len(self.outside) < self._limits.problems:
+                self.outside.append((entry.line, field, value))
+        elif not 0 <= value <= 1:  # also for integers too large for a float
+            self._error(entry, "score-range", field, "must be in [0, 1]", value, _score_hint(value))
+            return 0.0
+        return float(value)
+
+
+def _are_probabilities(values: Collection[object]) -> bool:
+    return all(type(one) is float and 0 <= one <= 1 for one in values)
+
 
 def _note_constant(predictions: Sequence[FindingsPrediction], manifest: StudyManifest, log: ProblemLog) -> None:
     """Warn of labels with the same probability in every study, which rank no study and may count as called in all."""
     values = [p.probabilities for p in predictions if p.probabilities is not None]
-    constant = [label for label in manifest.labels if len({one.get(label) for one in values}) == 1]
-    if len(values) > 1 and constant:
+    constant = [k for k in manifest.labels if len(values) > 1 and all(one.get(k) == values[0].get(k) for one in values)]
+    if constant:
         message = f"{count_text(len(constant), 'finding')} with the same probability in every study"
         hint = "leave out findings that you do not answer, and ask only the others (`--findings`)"
         log.warning("constant-score", message, field="probabilities", value=constant, hint=hint)
@@ -329,8 +344,8 @@ def _statistics(predictions: list[FindingsPrediction], manifest: StudyManifest) 
     ]
     if not answers:
         return {}
-    n = len(answers)
-    positive = {label: sum(label in answer for answer in answers) / n for label in manifest.labels}
+    n, n_positive = len(answers), Counter(chain.from_iterable(answers))
+    positive = {label: n_positive[label] / n for label in manifest.labels}
     commonest = max(Counter(frozenset(answer) for answer in answers).values()) / n
     return {"positive_share": positive, "same_answer_share": commonest}
 

@@ -24,6 +24,7 @@ from reveal_bench.kinds.images import StudyImage, image_from_facts
 AGREEMENTS = ("two_of_three", "three_of_three")
 """Values that say how many of the three readers agreed on all labels (paper 004, section 2.4)."""
 
+_ROWS_AT_ONCE = 4096  # without pixels
 UNKNOWN = "unknown"
 AGE_BANDS = (*(f"{low}-{low + 9}" for low in range(0, 80, 10)), "80+", UNKNOWN)
 SEXES = ("F", "M", "other", UNKNOWN)
@@ -134,7 +135,7 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
     path = Path(folder) / "manifest" / f"{split}.parquet"
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
         raise ValueError(f"{folder} is not a findings-type dataset: its manifest lists images, not studies")
-    studies = [row["study_id"] for row in read_rows(path, ["study_id"])]
+    studies = [row["study_id"] for row in read_rows(path, ["study_id"], at_once=_ROWS_AT_ONCE)]
     asked = selection.findings
     others = () if asked is None else select_names(info.findings, set(info.findings) - set(asked))
     return StudyManifest(
@@ -160,13 +161,13 @@ def read_studies(folder: AnyFolder, split: str) -> list[StudyRecord]:
     shards = split_shards(folder, "multilabel", split)
     if not shards:
         raise ValueError(f"{folder} holds no labels of split {split!r}: they are private, kept by the maintainer")
-    rows = [row for shard in shards for row in read_rows(shard, leave_out=["images"])]
+    rows = (row for shard in shards for row in read_rows(shard, leave_out=["images"], at_once=_ROWS_AT_ONCE))
     return [_record(row, opened) for row in rows if opened.selection.has(row["study_id"])]
 
 
 def _record(row: dict[str, Any], folder: OpenFolder) -> StudyRecord:
     labels = [folder.info.findings[code] for code in row["labels"]]
-    agreement = row["agreement"]
+    agreement, vector = row["agreement"], row["label_vector"] or ()
     return StudyRecord(
         study_id=row["study_id"],
         patient_id=row["patient_id"],
@@ -180,7 +181,9 @@ def _record(row: dict[str, Any], folder: OpenFolder) -> StudyRecord:
         patient_class=PATIENT_CLASSES[row["patient_class"]],
         unknown=tuple(
             label
-            for label, value in zip(folder.info.findings, row["label_vector"] or (), strict=False)
+            for label, value in zip(folder.info.findings, vector, strict=False)
             if value is None and label in folder.findings
-        ),
+        )
+        if None in vector
+        else (),
     )

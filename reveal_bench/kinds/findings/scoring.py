@@ -302,18 +302,15 @@ def score_studies(
     if len(kinds) == 2:
         raise ArgumentError("predictions", "must all give labels, or all probabilities")
     column = {label: i for i, label in enumerate(labels)}
-    present, predicted = (np.zeros((len(records), len(labels)), bool) for _ in range(2))
-    probabilities = np.zeros((len(records), len(labels))) if kinds == {False} else None
-    for i, record in enumerate(records):
-        present[i, [column[label] for label in record.labels]] = True
-        of_study = by_study.get(record.study_id)
-        if of_study is None:
-            continue
-        if probabilities is None:
-            predicted[i, [column[label] for label in of_study.labels or ()]] = True
-        else:
-            probabilities[i] = [(of_study.probabilities or {})[label] for label in labels]
-    has_prediction = np.array([record.study_id in by_study for record in records], bool)
+    answers = [by_study.get(record.study_id) for record in records]
+    present = _called([record.labels for record in records], column)
+    predicted = _called([() if one is None else one.labels or () for one in answers], column)
+    has_prediction = np.array([one is not None for one in answers], bool)
+    probabilities = None
+    if kinds == {False}:
+        probabilities = np.zeros((len(records), len(labels)))
+        given = [one.probabilities or {} for one in answers if one is not None]
+        probabilities[has_prediction] = [[of_study[label] for label in labels] for of_study in given]
     has_decisions = True
     if probabilities is not None:
         cuts = _thresholds(thresholds, labels)
@@ -326,6 +323,14 @@ def score_studies(
             predicted = apply_thresholds(probabilities, cuts)
         predicted &= has_prediction[:, None]
     return StudyRows(tuple(labels), tuple(records), predicted, present, probabilities, has_prediction, has_decisions)
+
+
+def _called(named: Sequence[Sequence[str]], column: Mapping[str, int]) -> BoolArray:
+    """Return which labels each study names, (n_studies, n_labels)."""
+    called = np.zeros((len(named), len(column)), bool)
+    rows = np.repeat(np.arange(len(named)), [len(names) for names in named])
+    called[rows, [column[label] for names in named for label in names]] = True
+    return called
 
 
 def _decides(thresholds: Thresholds | None, labels: Sequence[str]) -> bool:
