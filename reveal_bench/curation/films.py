@@ -4,21 +4,20 @@ A study can be built if exactly one study of the folder has its id, nothing in i
 least one of its films can be read and shows something. Its films are read one after the other, frontal views first,
 until one is usable: a study with a bad film and a good one stays.
 
-What is wrong with each film, or "", is stored in :data:`CACHE_NAME` in the curation folder with a hash of the state of
-its file and of the software. A check that was interrupted goes on from there, and a sample with other settings reads no
-film again, except films whose process was killed: the reason may have been the interruption or a lack of memory.
+Hashes of each usable film's file state and of the software are stored in :data:`CACHE_NAME` in the curation folder. A
+check that was interrupted, or a sample with other settings, reads only other films again, because what stopped the
+reading of a film may have been an interruption, a lack of memory or the network.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any
+from typing import IO
 
 from reveal_bench.curation.folder import CurationError, Progress
 from reveal_bench.dataset.row_pool import KILLED, WorkerPool, file_state, software_versions
@@ -28,7 +27,7 @@ from reveal_bench.sources.pictures import film_fault
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_tree import StudyTree, TreeStudy, read_pictures, read_tree
 
-CACHE_NAME = os.path.join("cache", "films.jsonl")
+CACHE_NAME = os.path.join("cache", "usable_films.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +102,14 @@ def _unread(tree: StudyTree) -> str:
 
 
 class _FilmReader(WorkerPool):
-    """Pool of processes that read films; results are stored in the file `path`."""
+    """Pool of processes that read films; the usable ones are stored in the file `path`."""
 
     def __init__(self, path: Path, workers: int) -> None:
         super().__init__(film_fault, workers)
         self._software = software_versions()
         self._lock = Lock()
         path.parent.mkdir(exist_ok=True)
-        self._faults = _stored_faults(path)
+        self._usable = set(path.read_text(errors="replace").split()) if path.is_file() else set()
         self._file: IO[str] = path.open("a", encoding="utf-8")
         self._file.write("\n")  # ends a line that a killed process left incomplete
 
@@ -133,24 +132,12 @@ class _FilmReader(WorkerPool):
     def _fault(self, picture: PictureFile) -> str:
         state = picture.source_path, file_state(picture.path), self._software
         digest = sha256(repr(state).encode()).hexdigest()
-        if digest not in self._faults:
-            fault = self.ask(picture)
-            if fault is None:
-                return KILLED
-            self._faults[digest] = fault
+        if digest in self._usable:
+            return ""
+        fault: str | None = self.ask(picture)
+        if fault == "":
+            self._usable.add(digest)
             with self._lock:
-                entry = {"film": picture.source_path, "state": digest, "fault": fault}
-                self._file.write(json.dumps(entry) + "\n")
+                self._file.write(digest + "\n")
                 self._file.flush()
-        return self._faults[digest]
-
-
-def _stored_faults(path: Path) -> dict[str, str]:
-    faults: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
-            entry: dict[str, Any] = json.loads(line)
-        except ValueError:  # a blank or incomplete line
-            continue
-        faults[entry["state"]] = entry["fault"]
-    return faults
+        return KILLED if fault is None else fault

@@ -27,14 +27,15 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.dataset.row_pool import file_state
 from reveal_bench.files import write_whole
+from reveal_bench.sources.study_tree import files_below
 from reveal_bench.version import __version__
 
 Progress = Callable[[int, int], None]
 
 STATE_NAME = "curation.json"
 ATTEMPT_NAME, LOCK_NAME = "attempt.json", ".lock"
-_BOOKKEEPING = (STATE_NAME, ATTEMPT_NAME, LOCK_NAME)
 FORMAT = 1
 
 STEPS: dict[str, tuple[str, ...]] = {
@@ -53,7 +54,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 
 
 EDITABLE = ("benchmark/mapping.yaml",)
-"""Outputs that the maintainer may edit: they have no digest, and a refresh takes them over."""
+"""Outputs that the maintainer may edit: a refresh takes them over, and a redo leaves them."""
 
 
 class CurationError(ValueError):
@@ -133,7 +134,9 @@ class CurationFolder:
         try:
             yield folder
         except BaseException:
-            if not any(path.is_file() and path.name not in _BOOKKEEPING for path in folder.root.rglob("*")):
+            own = {folder.path(name) for name in (STATE_NAME, LOCK_NAME)}
+            own |= {folder.path(f".{step}") / ATTEMPT_NAME for step in STEPS}
+            if all(path in own or (path.is_dir() and not path.is_symlink()) for path in folder.root.rglob("*")):
                 for path in folder.root.iterdir():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                 if is_new:
@@ -166,7 +169,7 @@ class CurationFolder:
         for name, digest in record.outputs.items():
             if not self.path(name).is_file():
                 return StepState(step, "damaged", f"{name} is missing", record)
-            if _digest(self.path(name)) != digest:
+            if name not in EDITABLE and _digest(self.path(name)) != digest:
                 return StepState(step, "damaged", f"{name} was changed after it was written", record)
         for name, digest in record.inputs.items():
             maker = self._maker(name)
@@ -215,7 +218,7 @@ class CurationFolder:
         work : gets a working folder, writes all of `writes` into it and returns the counts; further files there survive
             an interruption if inputs and settings stay the same, and are removed once the step is done
         reads : the folder's own files that the step reads
-        files : role -> external file that the step reads
+        files : role -> external file that the step reads; of a folder, names, sizes and times of files are compared
         writes : names of the outputs, possibly in subfolders
         redo : repeat the step even if it was done; required with other inputs or settings
 
@@ -240,14 +243,24 @@ class CurationFolder:
                 )
             scratch = self._scratch(step, {"settings": wanted, "inputs": inputs})
             counts = json.loads(json.dumps(dict(work(scratch))))
-            outputs = {name: _digest(scratch / name) for name in writes if name not in EDITABLE}
-            for name in writes:
+            outputs = {name: _digest(scratch / name) for name in writes}
+            edited = self._edited(outputs, {} if done is None else done.outputs)
+            for name in sorted({*writes} - {*edited}):
                 self.path(name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(scratch / name, self.path(name))
             record = StepRecord(step, wanted, inputs, outputs, counts)
             self._save(record)
             shutil.rmtree(scratch)
         return record
+
+    def _edited(self, new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
+        """Return the edited outputs, which stay; raise CurationError if the step no longer writes what was edited."""
+        there = [name for name in EDITABLE if name in new and name in old and self.path(name).is_file()]
+        edited = [name for name in there if _digest(self.path(name)) not in (old[name], new[name])]
+        for name in edited:
+            if new[name] != old[name]:
+                raise CurationError(f"{self.path(name)} was edited: rename it, repeat the step, and edit the new file")
+        return edited
 
     def _scratch(self, step: str, what: dict[str, Any]) -> Path:
         """Return the working folder of a step, after removing files of an attempt with other inputs or settings."""
@@ -311,5 +324,9 @@ def _difference(done: StepRecord, settings: Mapping[str, Any], inputs: Mapping[s
 
 
 def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file, or of the paths, sizes and times of modification of a folder's files."""
+    if path.is_dir():
+        states = [(file.relative_to(path).as_posix(), *file_state(file)[:2]) for file in files_below(path)]
+        return sha256(repr(states).encode()).hexdigest()
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

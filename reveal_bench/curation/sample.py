@@ -143,7 +143,9 @@ def sample(
     }
     if films is not None:
         settings["films"] = films.study_key
-    return folder.run("sample", settings, work, reads=["suggestions.parquet"], writes=[SAMPLE, SET_ASIDE], redo=redo)
+    files = {} if films is None else {"films": films.root}
+    writes = [SAMPLE, SET_ASIDE]
+    return folder.run("sample", settings, work, reads=["suggestions.parquet"], files=files, writes=writes, redo=redo)
 
 
 def draw_sample(

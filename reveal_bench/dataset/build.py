@@ -317,8 +317,6 @@ def build_folder(
         log.resumed = sum(spool.n_resumed for spool in spools.values())
         log.left_out += intake.settle(keep_going=keep_going)
         log.films += {film.image_id: film for film in intake.films}.values()
-        keys = {key for spool in spools.values() for key in spool.keys}
-        log.n_records_left_out += len({problem.row for problem in intake.problems} - keys)
 
         def writer(place: Workplace, *, embed: bool) -> FolderWriter:
             return FolderWriter(

@@ -6,8 +6,7 @@ names of files are in the log of the command::
 
     {"notes": {"voi window 1 of 1 LINEAR: every pixel is black, so it uses the full range": ["image-3"]},
      "faults": {"every pixel is white": ["image-7"]},
-     "left_out": {"unreadable picture": 2, "problem of labels": 1},
-     "n_records_left_out": 2}
+     "left_out": {"unreadable picture": 2, "problem of labels": 1}}
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from reveal_bench.dicom.header import OTHER_PARTS
 from reveal_bench.files import FILMS
 from reveal_bench.sources.source import Problem
 
-_N = r"\d[\d,.]{,6}"
+_N = r"\d[\d,.]{,8}"
 _WAY = (
     rf"(voi (lut|window) {_N} of {_N}( LINEAR_EXACT| LINEAR| SIGMOID)?|full range"
     "|range of (98% of )?the picture's values)"
@@ -34,7 +33,12 @@ _FAULT = (
     rf"|98% of the pixels are between grey levels {_N} and {_N} of 255)"
 )
 _LISTED = (
-    rf"{_WAY}: {_FAULT}, (so it uses the {_WAY}|and no other way shows more)", _FAULT, rf"{_WAY} is unusable",
+    rf"{_WAY}: {_FAULT}, (so it uses the {_WAY}|and no other way shows more)", _FAULT,
+    rf"{_WAY} is unusable(: (WindowWidth must be (at least 1 for LINEAR|above 0)|Window(Center|Width) must be a number"
+    "|only one of WindowCenter and WindowWidth is given|VOILUTFunction must be one of LINEAR, LINEAR_EXACT, SIGMOID"
+    "|VOILUTSequence (must have entries of 8 to 16 bits|has no usable LUT(Data|Descriptor))))?",
+    rf"uses {_N} bits, as in the compressed picture, instead of BitsStored {_N}",
+    rf"{_N} pixels have values beyond BitsStored \({_N}\), whose higher bits are ignored",
     rf"VOILUTSequence only reaches {_N} of {_N}, so the picture is dark",
     "no usable VOI LUT or window, so the full range of the stored bits is shown",
     "FOR PROCESSING: raw detector values, not yet processed for display",
@@ -85,7 +89,6 @@ class BuildLog:
         :class:`~reveal_bench.sources.source.SourceData`
     left_out : problems of records that were left out, and of pictures that were left out of their records
     films : notes on pictures, such as a display window that showed nothing
-    n_records_left_out : number of records that were left out because of their problems
     resumed : number of records whose rows an earlier, interrupted run had made
     balance : similarity of the halves, if the build has a holdout
     shared : sentences about other benchmarks that also hold out some of the cases
@@ -95,7 +98,6 @@ class BuildLog:
     not_read: Sequence[Problem] = ()
     left_out: list[Problem] = field(default_factory=list)
     films: list[FilmNote] = field(default_factory=list)
-    n_records_left_out: int = 0
     resumed: int = 0
     balance: Balance | None = None
     shared: list[str] = field(default_factory=list)
@@ -109,13 +111,11 @@ class FilmRecord:
     ----------
     notes, faults : dict from a note, and from a fault of the contrast, to the ids of its images
     left_out : dict from reason to number of files or records
-    n_records_left_out : as in :class:`BuildLog`
     """
 
     notes: Mapping[str, Sequence[str]]
     faults: Mapping[str, Sequence[str]]
     left_out: Mapping[str, int]
-    n_records_left_out: int = 0
 
     @classmethod
     def of(cls, log: BuildLog) -> FilmRecord:
@@ -124,7 +124,7 @@ class FilmRecord:
         faults = [(public_text(film.fault), film.image_id) for film in log.films if film.fault]
         reasons = Counter(map(_reason, (*log.not_read, *log.left_out)))
         reasons += Counter(public_text(f"set aside: {reason}") for _, reason in log.set_aside)
-        return cls(_sorted(notes), _sorted(faults), dict(sorted(reasons.items())), log.n_records_left_out)
+        return cls(_sorted(notes), _sorted(faults), dict(sorted(reasons.items())))
 
     def to_json(self) -> str:
         """Return the file's text."""
@@ -149,7 +149,7 @@ def public_text(text: str) -> str:
     Examples
     --------
     >>> public_text("voi window 1 of 1 is unusable: WindowCenter must be a number, got 'Doe'")
-    'voi window 1 of 1 is unusable'
+    'voi window 1 of 1 is unusable: WindowCenter must be a number'
     >>> public_text("set aside: duplicate of doe/1.dcm: the same pixels in the same study")
     'set aside: duplicate'
     >>> public_text("no such file: doe/2.dcm")
@@ -165,7 +165,7 @@ def film_record_problems(folder: Path, image_ids: Collection[str]) -> Iterator[P
         record = FilmRecord(**json.loads((folder / FILMS).read_text(encoding="utf-8")))
         texts = {**record.notes, **record.faults, **record.left_out}
         named = {image_id for ids in (*record.notes.values(), *record.faults.values()) for image_id in ids}
-        sum(record.left_out.values(), record.n_records_left_out)
+        sum(record.left_out.values())
     except FileNotFoundError:
         return
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:

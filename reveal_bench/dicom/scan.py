@@ -58,7 +58,7 @@ def walk(root: Path, aside: Entries, unreadable: Entries, leave_out: Collection[
     def note(error: OSError) -> None:
         unreadable.append((DicomFile(Path(error.filename)), error.strerror or type(error).__name__))
 
-    real_root, seen = root.resolve(), set()
+    real_root, seen, left_out = root.resolve(), set(), frozenset(leave_out)
     for folder, subfolders, names in os.walk(root, followlinks=True, onerror=note):
         status = os.stat(folder)
         if (status.st_dev, status.st_ino) in seen:
@@ -75,7 +75,7 @@ def walk(root: Path, aside: Entries, unreadable: Entries, leave_out: Collection[
                 continue
             is_archive = path.name.lower().endswith(".zip")
             for file in _members(path, unreadable) if is_archive else (DicomFile(path),):
-                if file.path_text(root) in leave_out:
+                if file.path_text(root) in left_out:
                     aside.append((file, LEFT_OUT))
                 else:
                     yield file

@@ -43,7 +43,7 @@ def noted_sections(
     notes, faults = (_noted(ids, image_ids) for ids in (record.notes, record.faults))
     sections: list[tuple[str, Sequence[Part]]] = [("Films to check", list(_film_parts(notes, faults, tables)))]
     if image_ids is None:
-        sections.append(("Left out", _left_out_parts(record, folder.kind.key[:-3])))
+        sections.append(("Left out", _left_out_parts(record)))
     return sections
 
 
@@ -121,14 +121,12 @@ def _films(image_ids: Sequence[str], tables: Sequence[TableFile]) -> dict[str, E
     return {name: films[name] for name in image_ids if name in films}
 
 
-def _left_out_parts(record: FilmRecord, noun: str) -> Sequence[Part]:
+def _left_out_parts(record: FilmRecord) -> Sequence[Part]:
     if not record.left_out:
         return [Text("The build left out nothing.")]
-    n = record.n_records_left_out
-    lost = f"{count_text(n, noun)} {'was' if n == 1 else 'were'} left out while films were read. " if n else ""
     counts = {reason: sum(ns) for reason, ns in alike(record.left_out.items()).items()}
     rows = [(reason, f"{counts[reason]:,}") for reason in sorted(counts, key=lambda reason: -counts[reason])]
     return [
-        Text(f"{lost}The build left out these files and entries of the download, by reason:"),
+        Text("The build left out these files and entries of the download, by reason:"),
         PageTable(["Reason", "Number"], rows, "Left out by reason", is_caption_shown=False),
     ]

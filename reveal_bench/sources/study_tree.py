@@ -217,6 +217,11 @@ def read_pictures(root: Path, *, one_per_study: bool, leave_out: Collection[str]
     return tree
 
 
+def files_below(root: Path) -> list[Path]:
+    """Return the files and archives in which studies are looked for, sorted."""
+    return sorted({file.path for file in walk(root, [], [])})
+
+
 def _bare_header(study: str, image: str, height: int, width: int) -> Header:
     """Return a header with the ids and size of a picture; all other values are unknown."""
     known: dict[str, Any] = dict.fromkeys(item.name for item in fields(Header))

@@ -185,6 +185,21 @@ def test_a_folder_begins_empty_and_has_a_state(tmp_path: Path) -> None:
         CurationFolder(tmp_path)
 
 
+@pytest.mark.parametrize("left", ["link", "notes/attempt.json"])
+def test_a_failed_start_removes_only_its_own_files(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "new" / left
+
+    def start() -> None:
+        with CurationFolder.begun(tmp_path / "new", name="x"):
+            path.parent.mkdir(exist_ok=True)
+            path.symlink_to(tmp_path) if left == "link" else path.write_text("{}")
+            raise ValueError("a wrong table")
+
+    with pytest.raises(ValueError, match="a wrong table"):
+        start()
+    assert path.exists()
+
+
 def test_only_one_process_at_a_time(folder: CurationFolder, reports: Path) -> None:
     def nested(scratch: Path) -> Mapping[str, Any]:
         with pytest.raises(CurationError, match="another process is working in"):

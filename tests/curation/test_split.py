@@ -182,6 +182,21 @@ def test_another_selection_is_another_look(folder: CurationFolder) -> None:
     assert (record.counts["studies"], record.counts["draws_looked_at"]) == (20, 2)
 
 
+def test_an_edited_mapping_stays_or_is_refused(folder: CurationFolder, facts: Path) -> None:
+    split(folder)
+    mapping = folder.path("benchmark/mapping.yaml")
+    mapping.write_text(edited := mapping.read_text() + "equipment: {model: left out}\n")
+    split(folder, best_of=5, redo=True)
+    assert mapping.read_text() == edited
+    with pytest.raises(CurationError, match=r"mapping\.yaml was edited: rename it, repeat the step, and edit the new"):
+        split(folder, facts, columns=["sex"], redo=True)
+    mapping.unlink()
+    with pytest.raises(CurationError, match=r"split is damaged \(benchmark/mapping\.yaml is missing\): do it again"):
+        folder.need("split")
+    split(folder, facts, columns=["sex"], redo=True)
+    assert "sex: {column: sex}" in mapping.read_text()
+
+
 def test_the_same_seed_gives_the_same_files_and_another_one_others(tmp_path: Path, facts: Path) -> None:
     trees = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

@@ -103,7 +103,6 @@ def test_a_build_keeps_no_value_that_a_problem_quotes():
             "set aside: the modality is neither CR nor DX": 1,
             "unreadable picture": 1,
         },
-        "n_records_left_out": 0,
     }
 
 

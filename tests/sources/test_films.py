@@ -70,12 +70,11 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     shown = dict(zip(table[::2], table[1::2], strict=False))
     # the value of VOILUTFunction is printed to the maintainer, but the page may be published
     assert any("got DOE" in note for note in counts)
-    assert {re.split(", got|(?<=unusable):", note)[0]: n for note, n in counts.items()}.items() <= shown.items()
+    assert {note.partition(", got")[0]: n for note, n in counts.items()}.items() <= shown.items()
     assert shown["unreadable picture"] == "1"
     assert len(re.findall("left out: ", printed)) == 1
     assert shown["set aside: duplicate"] == "1"
     assert "1 file set aside: a duplicate: the same SOPInstanceUID and pixels" in printed
-    assert "1 study was left out while films were read" in "".join(page.texts)
     assert len([one for one in page.all("img") if "radiograph" in one["alt"]]) >= 3
     record = (tmp_path / "out" / FILMS).read_text()
     assert not re.search(r"DOE|\.dcm|1\.2\.|P3", record)
