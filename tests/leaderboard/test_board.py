@@ -140,18 +140,18 @@ def test_rows_are_filtered_and_counted(view: View, expected: list[str]) -> None:
 
 def test_the_columns_of_a_metric_are_its_shown_findings_and_the_others_are_named_once() -> None:
     markup = render(BOARD, View(columns="point_hit"))
-    assert 'data-id="point_hit:Edema"' in markup
+    assert "sort=point_hit%3AEdema" in markup
     for hidden in BOARD.hidden:
-        assert f'data-id="point_hit:{hidden}"' not in markup
+        assert f"sort=point_hit%3A{hidden}" not in markup
     assert f"): {', '.join(BOARD.hidden)}.</p>" in markup
-    assert 'data-id="date"' not in markup
+    assert "sort=date" not in markup
 
 
 def test_a_metric_without_any_figure_is_no_choice_and_no_column() -> None:
     board = standings(entry("Points", 0.9, metrics=("point_hit",)))
     assert column_groups(board) == {OVERVIEW: "Overview", "point_hit": "Hit rate"}
     markup = render(board)
-    assert 'data-id="mask_iou_all:macro"' not in markup
+    assert "sort=mask_iou_all" not in markup
     assert "Macro mIoU, all" in markup.split("Columns omitted")[1]
 
 

@@ -302,7 +302,7 @@ def test_gradio_gathers_nothing_about_events(whole: FastAPI) -> None:
 
 def test_an_open_page_holds_no_connection(whole: FastAPI) -> None:
     """A browser opens six connections to a server: if each page kept one, the seventh tab would wait for ever."""
-    for path in ("/", "/submit"):
+    for path in ("/mine", "/submit"):
         page = TestClient(whole, base_url="http://127.0.0.1").get(path).text
         assert '"connect_heartbeat":false' in page.replace(" ", "")
 

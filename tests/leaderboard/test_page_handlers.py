@@ -12,11 +12,14 @@ from typing import Any
 import gradio as gr
 import pytest
 import sqlalchemy as sa
+from fastapi import FastAPI
 from reveal_leaderboard.accounts.people import User
 from reveal_leaderboard.store import boards, quota
-from reveal_leaderboard.store.tables import events, jobs
+from reveal_leaderboard.store.tables import events
+from reveal_leaderboard.web.app import READ_PAGES
 from reveal_leaderboard.web.link_preview import LinkPreviews
-from reveal_leaderboard.web.pages import admin, board, compare, entry, mine, submission, submit
+from reveal_leaderboard.web.pages import admin, entry, mine, submission, submit
+from reveal_leaderboard.web.pages.plain import add_read_pages
 from reveal_leaderboard.web.pages.submit import FIELDS
 from reveal_leaderboard.web.services import NotAdminError
 from starlette.testclient import TestClient
@@ -408,20 +411,19 @@ def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> Non
 def test_states_of_a_comparison(world: Any, which: str, reply: str) -> None:
     a, b = world.mine.id, world.theirs.id
     pair = {"none": ("", ""), "same": (a, a), "strange": (a, "f" * 32), "both": (a, b)}[which]
-    *_, markup, query = compare.CompareHandlers(world.services).open(asking(world, None, a=pair[0], b=pair[1]))
-    assert reply in markup
-    assert query.startswith(f"benchmark={IMAGES}")
-    with world.store.read() as connection:
-        assert not connection.execute(sa.select(jobs.c.id).where(jobs.c.kind == "compare")).all(), "nobody queues work"
+    text = read_page(world, "/compare", a=pair[0], b=pair[1]).text
+    assert reply in text
+    chosen = [entry_id if entry_id in (a, b) else "" for entry_id in pair]
+    assert re.findall(r'value="([0-9a-f]*)" selected', text) == chosen
 
 
 def test_compare_opens_with_the_first_two_places(world: Any) -> None:
     a, b = world.mine.id, world.theirs.id
     world.rank({a: (1, 1, 2, "A"), b: (1, 1, 2, "A")})
-    *_, markup, query = compare.CompareHandlers(world.services).open(asking(world, None))
-    assert query == f"benchmark={IMAGES}&a={a}&b={b}"
-    assert "Macro hit rate: A − B is +10 points" in markup
-    assert "tier A" in markup
+    text = read_page(world, "/compare").text
+    assert [f'value="{entry_id}" selected' in text for entry_id in (a, b)] == [True, True]
+    assert "Macro hit rate: A − B is +10 points" in text
+    assert "tier A" in text
 
 
 def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
@@ -445,18 +447,29 @@ async def like_gradio(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": GRADIO[40:]})
 
 
+def read_page(world: World, path: str, **query: str) -> Any:
+    """The answer to a visitor of a page that is read."""
+    app = FastAPI()
+    asking(world, None)
+    add_read_pages(app, world.services, READ_PAGES, [("Board", "/")])
+    return TestClient(app).get(path, params=query or None)
+
+
 @pytest.mark.parametrize(
     ("path", "status", "title"),
     [
         ("/", 200, "CheXlocalize · REVEAL leaderboard"),
-        ("/?benchmark=nope", 404, "Not found · REVEAL leaderboard"),
+        ("/?benchmark=nope", 404, "REVEAL leaderboard"),
         ("/entry?id={mine}", 200, "Mine v1.0, Northern Lab · REVEAL leaderboard"),
-        ("/entry?id=0", 404, "REVEAL leaderboard"),
+        ("/entry?id=0", 404, "Entry · REVEAL leaderboard"),
+        ("/compare", 200, "Compare two entries · REVEAL leaderboard"),
+        ("/about", 200, "About this leaderboard · REVEAL leaderboard"),
         ("/submit", 200, "Submit · REVEAL leaderboard"),
     ],
 )
 def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, status: int, title: str) -> None:
-    answer = TestClient(LinkPreviews(like_gradio, world.services)).get(path.format(mine=world.mine.id))
+    address = path.format(mine=world.mine.id)
+    answer = TestClient(LinkPreviews(like_gradio)).get(address) if path == "/submit" else read_page(world, address)
     assert answer.status_code == status
     assert f"<title>{title}</title>" in answer.text
     assert f'<meta property="og:title" content="{title}">' in answer.text
@@ -464,43 +477,40 @@ def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, st
     assert answer.headers["content-length"] == str(len(answer.content))
 
 
-@pytest.mark.parametrize(("path", "visible"), [("/submit", False), ("/", True), ("/?metric=f1", True)])
-def test_without_scripts_a_page_says_that_it_needs_them_and_the_table_is_there_once(
-    world: Any, path: str, visible: bool
-) -> None:
-    text = TestClient(LinkPreviews(like_gradio, world.services)).get(path).text
-    inside = text[text.index("<noscript>") : text.index("</noscript>")]
-    assert "This page needs JavaScript." in inside
-    assert text.count("Northern Lab</span>") == visible
-    assert any(cell.startswith("70 ") for cell in texts_in(text, "td")) is visible
+def test_a_page_that_acts_says_that_it_needs_scripts() -> None:
+    text = TestClient(LinkPreviews(like_gradio)).get("/submit").text
+    assert "This page needs JavaScript." in text[text.index("<noscript>") : text.index("</noscript>")]
 
 
-def test_the_table_is_seen_before_the_page_has_drawn_its_own(world: Any) -> None:
-    """It is in a closed shadow tree with its own styles, and only for the board's default view."""
-    client = TestClient(LinkPreviews(like_gradio, world.services))
-    text = client.get("/").text
-    early = text[text.index('<template shadowrootmode="closed">') : text.index("</template>")]
-    assert "Northern Lab" in early
-    assert re.search(r"(?s):host \{.*@media \(prefers-color-scheme:dark\)\{:host\{", early)
-    of_entry = client.get(f"/entry?id={world.mine.id}").text
-    early = of_entry[of_entry.index('<template shadowrootmode="closed">') : of_entry.index("</template>")]
-    assert "70%" in texts_in(early, "b")
-    for path in ("/?metric=f1", "/entry?id=0", "/submit", "/?benchmark=nope"):
-        assert "shadowrootmode" not in client.get(path).text
+def test_a_board_is_read_and_changed_without_scripts(world: Any) -> None:
+    """Its choices are a form with GET, its heads are links, and its policy forbids scripts in the page."""
+    answer = read_page(world, "/", search="North", sort="point_hit:macro")
+    assert answer.headers["content-security-policy"] == "script-src 'self'"
+    assert not re.search(r"<script(?! src=)| on\w+=", answer.text)
+    assert answer.text.count("Northern Lab</span>") == 1
+    assert "Southern Lab</span>" not in answer.text
+    assert '<input type="hidden" name="sort" value="point_hit:macro">' in answer.text
+    assert f'href="/?benchmark={IMAGES}&amp;version=1.0.0&amp;search=North&amp;sort=model"' in answer.text
+    assert any(cell.startswith("70 ") for cell in texts_in(answer.text, "td"))
 
 
 def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
     world.store.hide(world.mine.id, who="test", why="looked at")
-    text = TestClient(LinkPreviews(like_gradio, world.services)).get(f"/entry?id={world.mine.id}").text
+    text = read_page(world, f"/entry?id={world.mine.id}").text
     assert "Mine" not in text
     assert "Northern Lab" not in text
 
 
+def test_a_page_that_cannot_be_drawn_says_so(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(READ_PAGES, "/about", lambda services, request: 1 / 0)
+    answer = read_page(world, "/about")
+    assert (answer.status_code, "This page cannot be read now." in answer.text) == (503, True)
+
+
 def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: Any) -> None:
-    *_, opening = board.BoardHandlers(world.services).open(asking(world, None, benchmark=IMAGES))
-    words = " ".join(re.sub("<[^>]+>", " ", opening).split())
+    text = read_page(world, "/", benchmark=IMAGES).text
+    words = " ".join(re.sub("<[^>]+>", " ", text[text.index("<h1") :]).split())
     n = world.services.catalogue.current(IMAGES).n_items
     assert words.startswith(f"Where is each finding of a chest radiograph? Models ranked on {n} held-out images.")
     assert "No entry is ranked yet." in words  # nobody ranked them here
-    *_, visible, _, _, _ = board.BoardHandlers(world.services).open(asking(world, None, benchmark="nope"))
-    assert "There is no board &#39;nope&#39;." in visible
+    assert "There is no board &#39;nope&#39;." in read_page(world, "/", benchmark="nope").text

@@ -186,13 +186,13 @@ def test_the_strip_leads_those_to_the_readers_page_who_may_read(
     intake: Any = SimpleNamespace(catalogue=SimpleNamespace(names=["board"], versions=lambda name: [version]))
     store: Any = SimpleNamespace(settings=load_settings(tmp_path / "own.toml"))
     nothing: Any = None
-    services = Services(store, nothing, intake, nothing, nothing)
     team = Team("t", "Others" if who == "reader of others" else "our  READERS")
     memberships = (Membership(team, "member" if who == "member" else "reader"),) if who != "admin" else ()
     is_admin = who in ("admin", "local")
     scopes = frozenset(("read", "submit", "admin") if is_admin else ("read", "submit"))
     user = User("u", "i", "s", "Ada", is_admin)
     actor = None if who == "visitor" else Actor(user, memberships, scopes, "local" if who == "local" else "session")
-    markup = account_strip.header_view(actor, reads=account_strip._reads(services, actor))
+    auth: Any = SimpleNamespace(actor=lambda _: actor)
+    markup = account_strip.header_of(Services(store, nothing, intake, nothing, auth), None)
     assert ('href="/read"' in markup) is leads
     assert ('href="/admin"' in markup) is is_admin

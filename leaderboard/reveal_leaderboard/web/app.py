@@ -56,6 +56,7 @@ from reveal_leaderboard.web.middleware import (
 )
 from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submission, submit
 from reveal_leaderboard.web.pages.first_sentences import OPENINGS
+from reveal_leaderboard.web.pages.plain import add_read_pages
 from reveal_leaderboard.web.rate_limits import RateLimit, RequestLimits
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.sign_in import add_sign_in
@@ -141,18 +142,10 @@ POLL_SECONDS = 0.05
 MAX_UPLOAD_BYTES = 200 * 1000 * 1000
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "sans-serif"]
 MONO_FONTS = ["ui-monospace", "monospace"]
-MAIN_PAGE = OPENINGS["/"].name
-PAGES = {
-    "/submit": submit,
-    "/mine": mine,
-    "/compare": compare,
-    "/about": about,
-    "/entry": entry,
-    "/submission": submission,
-    "/admin": admin,
-    "/read": read,
-}
-UNLISTED = ("/entry", "/submission", "/admin", "/read")
+READ_PAGES = {"/": board.show, "/entry": entry.show, "/compare": compare.show, "/about": about.show}
+"""Pages that are read; those below act."""
+PAGES = {"/submit": submit, "/mine": mine, "/submission": submission, "/admin": admin, "/read": read}
+MENU = ("/", "/submit", "/mine", "/compare", "/about")
 
 
 @dataclass(frozen=True)
@@ -209,8 +202,9 @@ def build_app(
     )
     add_api(app, services)
     add_gallery(app, front.galleries)
+    add_read_pages(app, services, READ_PAGES, menu_of(front.galleries))
     add_sign_in(app, auth)
-    app.add_middleware(LinkPreviews, services=services)
+    app.add_middleware(LinkPreviews)
     app.add_middleware(CountRequests, metrics=metrics, templates=list(app.openapi()["paths"]))
     guard(
         app,
@@ -256,14 +250,15 @@ class _BareSessions(StateHolder):
 def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
     """Build the pages, mount them below `app`, and return Gradio's numbers of the pages' handlers."""
     os.environ.update(QUIET)
-    links = navigation(front.galleries)
+    links = [(name, path.removeprefix("/")) for name, path in menu_of(front.galleries) if path not in ("/", *PAGES)]
     with _no_app_yet():
         with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
-            Navbar(links, main_page_name=MAIN_PAGE)
-            board.build(services, pages)
+            Navbar(
+                links, main_page_name=OPENINGS["/"].name
+            )  # the page itself is never served: the board has its address
         for path, module in PAGES.items():
-            with pages.route(OPENINGS[path].name, path, show_in_navbar=path not in UNLISTED) as page:
-                Navbar(links, main_page_name=MAIN_PAGE)
+            with pages.route(OPENINGS[path].name, path, show_in_navbar=path in MENU) as page:
+                Navbar(links, main_page_name=OPENINGS["/"].name)
                 module.build(services, page)
         pages.queue(default_concurrency_limit=4, max_size=64)
         pages._queue.sleep_when_free = POLL_SECONDS
@@ -295,7 +290,7 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
 
 def add_gallery(app: FastAPI, galleries: Galleries) -> None:
     """Serve the viewer of cases, its files and the galleries' files."""
-    menu = [(OPENINGS[path].name, path) for path in ("/", *PAGES) if path not in UNLISTED] + [("Cases", CASES)]
+    menu = menu_of(galleries)
 
     @app.get(CASES, include_in_schema=False)
     def page() -> Response:
@@ -309,6 +304,6 @@ def add_gallery(app: FastAPI, galleries: Galleries) -> None:
         return Response(served.body, media_type=served.media, headers=served.headers)
 
 
-def navigation(galleries: Galleries) -> list[tuple[str, str]]:
-    """Return the link to the viewer of cases, or nothing without galleries; Gradio adds the slash."""
-    return [("Cases", CASES.removeprefix("/"))] if galleries.names else []
+def menu_of(galleries: Galleries) -> list[tuple[str, str]]:
+    """Return the names and paths of the pages in the menu; the viewer of cases only with galleries."""
+    return [(OPENINGS[path].name, path) for path in MENU] + ([("Cases", CASES)] if galleries.names else [])

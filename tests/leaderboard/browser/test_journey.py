@@ -169,8 +169,7 @@ def test_comparing_two_entries(page: Any, board: RealBoard, entries: tuple[str, 
     page.goto(f"{board.url}/entry?id={entries[0]}")
     page.get_by_role("link", name="Compare with another entry").click()
     page.get_by_text("Choose two entries.").wait_for()
-    page.get_by_label("Entry B").click()
-    page.get_by_role("option", name="Phantom Net S v1, Example Hospital").click()
+    page.get_by_label("Entry B").select_option("Phantom Net S v1, Example Hospital")
     page.wait_for_selector("#compare .rv-compare tbody tr")
     assert page.url.endswith(f"a={entries[0]}&b={entries[1]}")
     page.reload()  # the address determines the view, now from stored results
@@ -207,8 +206,7 @@ def test_a_second_version_takes_over_and_the_first_is_frozen(
     assert NEW in page.inner_text("#board .rv-summary")
     page.get_by_text(f"Rank changes in version {NEW}").click()
     assert page.locator("#board .rv-moves tbody tr").count() >= 2
-    page.get_by_label("Version").click()
-    page.get_by_role("option", name=OLD).click()
+    page.get_by_label("Version").select_option(OLD)
     page.get_by_text(f"Frozen, not the current version, which is {NEW}.").wait_for()
 
     page.goto(f"{board.url}/entry?id={entries[0]}&version={OLD}")

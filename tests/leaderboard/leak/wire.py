@@ -61,7 +61,7 @@ class Wire:
 
 
 class Visitor:
-    """A user with the page `path` open, such as ``/entry?id=1``."""
+    """A user with the page `path` open, such as ``/entry?id=1``; a page that is read has no handlers."""
 
     def __init__(self, wire: Wire, path: str, session: str) -> None:
         self._wire, self._session = wire, session
@@ -71,7 +71,7 @@ class Visitor:
             if link.endswith(".css"):
                 wire.get(link.removeprefix("."))
         self.config: dict[str, Any] = wire.get(f"/config?{self._query}").json()
-        self.mine = self.config["page"][page.strip("/")]["dependencies"]
+        self.mine = self.config["page"].get(page.strip("/"), {}).get("dependencies", [])
         self.values = {c["id"]: c["props"].get("value") for c in self.config["components"]}
 
     def open(self) -> list[str]:

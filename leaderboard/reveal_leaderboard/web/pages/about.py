@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import gradio as gr
+from fastapi import Request
 from markupsafe import Markup, escape
 
 from reveal_bench.kinds import KINDS
@@ -19,10 +18,9 @@ from reveal_leaderboard.release.release import ranking_metric
 from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
-from reveal_leaderboard.web.pages.drawing import QUIET, draw, message
+from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.pages.first_sentences import opening
-from reveal_leaderboard.web.pages.handlers import Handlers, unavailable
-from reveal_leaderboard.web.pages.header import build_header
+from reveal_leaderboard.web.pages.plain import ReadPage, titled
 from reveal_leaderboard.web.services import Services
 
 HOW = (
@@ -62,40 +60,20 @@ NAMED = re.compile(
 )
 """Pattern of texts that become links; `ADDRESSES` has the start of each kind of address."""
 
-log = logging.getLogger(__name__)
 
-
-def build(services: Services, page: gr.Blocks) -> None:
-    """Build the page inside the current `gr.Blocks`."""
-    build_header(services, page)
-    gr.HTML(opening("/about"))
-    policy = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
-    page.load(AboutHandlers(services).show, None, policy, **QUIET)
-
-
-class AboutHandlers(Handlers):
-    """Handlers of the page's events."""
-
-    def show(self) -> str:
-        """Return the page below its heading."""
-        try:
-            return self._page()
-        except Exception:
-            log.exception("the page About could not be drawn")
-            return unavailable("The policy")
-
-    def _page(self) -> str:
-        services = self.services
-        published = [services.catalogue.current(name) for name in services.names]
-        with services.store.read() as connection:
-            states = {
-                row.benchmark: boards.shown_state(connection, row, services.settings.of(row.benchmark).round)
-                for row in boards.list_boards(connection)
-            }
-            confinement = sorted({worker.confinement for worker in services.queue.alive(connection)})
-        settings = {item.name: services.settings.of(item.name) for item in published}
-        toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams
-        return about_view(published, settings, states, confinement, toml, new_teams=new_teams)
+def show(services: Services, request: Request) -> ReadPage:
+    """Return the page."""
+    published = [services.catalogue.current(name) for name in services.names]
+    with services.store.read() as connection:
+        states = {
+            row.benchmark: boards.shown_state(connection, row, services.settings.of(row.benchmark).round)
+            for row in boards.list_boards(connection)
+        }
+        confinement = sorted({worker.confinement for worker in services.queue.alive(connection)})
+    settings = {item.name: services.settings.of(item.name) for item in published}
+    toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams
+    view = about_view(published, settings, states, confinement, toml, new_teams=new_teams)
+    return titled("/about", f'{opening("/about")}<div id="about">{view}</div>')
 
 
 def about_view(

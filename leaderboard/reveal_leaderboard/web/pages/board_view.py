@@ -183,12 +183,12 @@ def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
 def _table(board: Standings, entries: Sequence[BoardEntry], columns: Sequence[_Column], view: View) -> str:
     has_facts = view.columns not in {m.name for m in board.metrics}
     heads: list[_Head | str] = [
-        _head("rank", "Rank", view, "rv-rank", "and tier"),
-        _head("model", "Model", view, "rv-model"),
+        _head(board, "rank", "Rank", view, "rv-rank", "and tier"),
+        _head(board, "model", "Model", view, "rv-model"),
     ]
-    heads += [_figure_head(column, view) for column in columns]
+    heads += [_figure_head(board, column, view) for column in columns]
     if has_facts:
-        heads += [_head(key, title, view) if key in BY_TEXT else title for key, title in FACTS.items()]
+        heads += [_head(board, key, title, view) if key in BY_TEXT else title for key, title in FACTS.items()]
     rows, tier = [], None
     for entry in entries:
         starts_tier = view.sort == "rank" and tier is not None and entry.tier != tier
@@ -202,9 +202,9 @@ def _table(board: Standings, entries: Sequence[BoardEntry], columns: Sequence[_C
 
 @dataclass(frozen=True)
 class _Head:
-    """The head of a sortable column."""
+    """The head of a sortable column; `query` is the address of the sorted view."""
 
-    key: str
+    query: Mapping[str, str]
     title: str
     state: str
     arrow: str
@@ -212,17 +212,18 @@ class _Head:
     direction: str = ""
 
 
-def _head(key: str, title: str, view: View, css_class: str = "", direction: str = "") -> _Head:
+def _head(board: Standings, key: str, title: str, view: View, css_class: str = "", direction: str = "") -> _Head:
     state, arrow = "none", "↕"
     if view.sort == key:
         state, arrow = ("descending", "▼") if view.descending else ("ascending", "▲")
-    return _Head(key, title, state, arrow, css_class, direction)
+    query = {"benchmark": board.benchmark, "version": board.version, **view.sorted_by(key).to_query()}
+    return _Head(query, title, state, arrow, css_class, direction)
 
 
-def _figure_head(column: _Column, view: View) -> _Head | str:
+def _figure_head(board: Standings, column: _Column, view: View) -> _Head | str:
     if column.is_public:
         return f"{column.title},{NO_BREAK}%"
-    return _head(column.key, f"{column.title},{NO_BREAK}%", view, direction=column.explained)
+    return _head(board, column.key, f"{column.title},{NO_BREAK}%", view, direction=column.explained)
 
 
 _Cell = tuple[ReleasedEstimate | None, str, str, str, float | None]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import gradio as gr
+from fastapi import Request
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
@@ -15,19 +14,9 @@ from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.standings import BoardEntry, standings
 from reveal_leaderboard.release.release import ReleasedEstimate, primary_figure
 from reveal_leaderboard.store.metadata import versioned
-from reveal_leaderboard.web.pages.drawing import (
-    PRIVATE,
-    QUIET,
-    REMEMBER,
-    draw,
-    message,
-    percent,
-    query_text,
-    rating,
-)  # fmt: skip
+from reveal_leaderboard.web.pages.drawing import draw, message, percent, rating
 from reveal_leaderboard.web.pages.first_sentences import opening
-from reveal_leaderboard.web.pages.handlers import Handlers, unavailable
-from reveal_leaderboard.web.pages.header import build_header
+from reveal_leaderboard.web.pages.plain import ReadPage, titled
 from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.services import Services
 
@@ -37,99 +26,44 @@ NOT_THERE = (
     "version."
 )
 
-log = logging.getLogger(__name__)
-
 RATED = [kind.name for kind in KINDS.values() if kind.scoring.scored_by == "readers"]
 LEAST_REACH, LEAST_RATED_REACH = 0.05, 0.25
 """Smallest range of the scale of differences, for fractions and for ratings from 1 to 5."""
 
 
-def build(services: Services, page: gr.Blocks) -> None:
-    """Build the page inside the current `gr.Blocks`."""
-    names = services.names
-    build_header(services, page)
-    gr.HTML(opening("/compare"))
-    with gr.Row():
-        benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
-        first = gr.Dropdown([], label="Entry A", min_width=220)
-        second = gr.Dropdown([], label="Entry B", min_width=220)
-    comparison = gr.HTML("", elem_id="compare")  # empty, so that nothing moves when the lists above it load
-    query = gr.Textbox("", visible=False)
-    handlers = CompareHandlers(services)
-    choices = [benchmark, first, second]
-    outputs = [*choices, comparison, query]
-    steps = [
-        page.load(handlers.open, None, outputs, **QUIET),
-        benchmark.input(handlers.other_board, benchmark, outputs, **QUIET),
-        gr.on([first.input, second.input], handlers.show, choices, outputs, **QUIET),
-    ]
-    for step in steps:
-        step.then(None, query, query, js=REMEMBER, **PRIVATE)
+def show(services: Services, request: Request) -> ReadPage:
+    """Return the comparison of the entries that the address names, or of a board's first two ranked entries."""
+    query = request.query_params
+    a, b = query.get("a", "")[:64], query.get("b", "")[:64]
+    benchmark = query.get("benchmark")
+    for entry_id in (a, b):
+        submission = services.store.get(entry_id) if entry_id else None
+        benchmark = benchmark or (submission.benchmark if submission is not None else None)
+    name = benchmark if benchmark in services.names else services.names[0]
+    published = services.catalogue.current(name)
+    entries = {entry.submission_id: entry for entry in standings(services.store, published).entries}
+    if not a and not b and "a" not in query:
+        ranked = [entry.submission_id for entry in entries.values() if entry.rank is not None]
+        a, b = ranked[:2] if len(ranked) > 1 else ("", "")
+    choices = [("Choose an entry", ""), *((_named(entry), entry.submission_id) for entry in entries.values())]
+    selected = [entry_id if entry_id in entries else "" for entry_id in (a, b)]
+    controls = draw("compare.html", "controls", services.names, name, choices, *selected)
+    view = _compared(published.kind, entries, a, b)
+    return titled("/compare", f'{opening("/compare")}{controls}<div id="compare">{view}</div>')
 
 
-class CompareHandlers(Handlers):
-    """Handlers of the page's events."""
-
-    def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Return the comparison of the two entries that the page's address names."""
-        query = request.query_params
-        a, b = str(query.get("a", ""))[:64], str(query.get("b", ""))[:64]
-        benchmark = query.get("benchmark")
-        for entry_id in (a, b):
-            submission = self.services.store.get(entry_id) if entry_id else None
-            benchmark = benchmark or (submission.benchmark if submission is not None else None)
-        name = benchmark if benchmark in self.services.names else self.services.names[0]
-        if not a and not b:
-            a, b = self._first_two(str(name))
-        return self._answer(str(name), a, b)
-
-    def other_board(self, benchmark: str) -> tuple[Any, ...]:
-        """Return the comparison of the first two entries of another benchmark."""
-        return self._answer(benchmark, *self._first_two(benchmark))
-
-    def show(self, benchmark: str, a: str | None, b: str | None) -> tuple[Any, ...]:
-        """Return the comparison of two chosen entries."""
-        return self._answer(benchmark, a or "", b or "")
-
-    def _answer(self, benchmark: str, a: str, b: str) -> tuple[Any, ...]:
-        try:
-            entries = self._entries(benchmark)
-            markup = self._compared(benchmark, entries, a, b)
-        except Exception:
-            log.exception("a comparison could not be drawn")
-            return gr.skip(), gr.skip(), gr.skip(), unavailable("The entries"), gr.skip()
-        choices = [(_named(entry), entry.submission_id) for entry in entries.values()]
-        a, b = (entry_id if entry_id in entries else "" for entry_id in (a, b))
-        query = query_text({"benchmark": benchmark, "a": a or None, "b": b or None})
-        lists = (gr.update(choices=choices, value=a or None), gr.update(choices=choices, value=b or None))
-        return gr.update(value=benchmark), *lists, markup, query
-
-    def _first_two(self, benchmark: str) -> tuple[str, str]:
-        """Return the ids of the first two ranked entries of a board; empty texts if there are fewer."""
-        try:
-            ranked = [entry for entry in self._entries(benchmark).values() if entry.rank is not None]
-        except Exception:
-            log.exception("a board could not be read")
-            return "", ""
-        return (ranked[0].submission_id, ranked[1].submission_id) if len(ranked) > 1 else ("", "")
-
-    def _entries(self, benchmark: str) -> dict[str, BoardEntry]:
-        published = self.services.catalogue.current(benchmark)
-        return {entry.submission_id: entry for entry in standings(self.services.store, published).entries}
-
-    def _compared(self, benchmark: str, entries: Mapping[str, BoardEntry], a: str, b: str) -> str:
-        """Return the comparison of two entries as HTML, or a notice if an entry is not on the board."""
-        if not entries:
-            return message("info", "No submission is scored yet.", "A comparison needs two entries.")
-        if a not in entries or b not in entries:
-            is_missing = any(entry_id and entry_id not in entries for entry_id in (a, b))
-            notice = message("info", "An entry in the address is not on this board.", NOT_THERE) if is_missing else ""
-            return notice + CHOOSE
-        if a == b:
-            return message("info", "You chose the same entry twice.", "Choose another entry to compare it with.")
-        kind = self.services.catalogue.current(benchmark).kind
-        document = compare_released(entries[a].score, entries[b].score, kind, ids=(a, b))
-        return compare_view(document, entries[a], entries[b])
+def _compared(kind: str, entries: Mapping[str, BoardEntry], a: str, b: str) -> str:
+    """Return the comparison of two entries as HTML, or a notice if an entry is not on the board."""
+    if not entries:
+        return message("info", "No submission is scored yet.", "A comparison needs two entries.")
+    if a not in entries or b not in entries:
+        is_missing = any(entry_id and entry_id not in entries for entry_id in (a, b))
+        notice = message("info", "An entry in the address is not on this board.", NOT_THERE) if is_missing else ""
+        return notice + CHOOSE
+    if a == b:
+        return message("info", "You chose the same entry twice.", "Choose another entry to compare it with.")
+    document = compare_released(entries[a].score, entries[b].score, kind, ids=(a, b))
+    return compare_view(document, entries[a], entries[b])
 
 
 def _named(entry: BoardEntry) -> str:

@@ -38,12 +38,6 @@ QUIET: dict[str, Any] = PRIVATE | {"show_progress": "hidden"}
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
 """Script that scrolls to the message above a long list."""
 
-# Script that writes the view into the address; its input is the query string from the server.
-REMEMBER = """(query) => {
-  history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
-  return [query];
-}"""
-
 # Sends clicks on buttons inside a `gr.HTML` to its handler, as an event with `act`, `id` and, if a reason was entered,
 # `why`.
 ACTIONS = """element.addEventListener('click', (event) => {

@@ -7,11 +7,11 @@ public before it was withdrawn, its page says so, since a paper may cite the add
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import gradio as gr
+from fastapi import Request
 
 from reveal_bench.analyses.published import ReferenceRow, read_reference_rows
 from reveal_leaderboard.accounts.people import Actor
@@ -22,10 +22,10 @@ from reveal_leaderboard.store.metadata import KINDS, versioned
 from reveal_leaderboard.store.scores import ranking_scores
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.api.visibility import is_own
-from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, part
-from reveal_leaderboard.web.pages.first_sentences import entry_opening, entry_title, opening
-from reveal_leaderboard.web.pages.handlers import Handlers, unavailable
-from reveal_leaderboard.web.pages.header import build_header
+from reveal_leaderboard.web.link_preview import Preview, server_of
+from reveal_leaderboard.web.pages.drawing import draw, message, part
+from reveal_leaderboard.web.pages.first_sentences import SITE, entry_opening, entry_title
+from reveal_leaderboard.web.pages.plain import ReadPage, titled
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
 from reveal_leaderboard.web.result_images import badge
 from reveal_leaderboard.web.services import Services
@@ -39,39 +39,21 @@ PLACES_NOTE = (
     "localization at that position. Left: the entry's answers; right: the references."
 )
 
-log = logging.getLogger(__name__)
 
-
-def build(services: Services, page: gr.Blocks) -> None:
-    """Build the page inside the current `gr.Blocks`."""
-    build_header(services, page)
-    content = gr.HTML(opening("/entry"), elem_id="entry")
-    page.load(EntryHandlers(services).show, None, content, **PRIVATE)
-
-
-class EntryHandlers(Handlers):
-    """Handlers of the page's events."""
-
-    def show(self, request: gr.Request) -> str:
-        """Return the entry that the page's address names."""
-        services, query = self.services, request.query_params
-        entry_id, version = str(query.get("id", ""))[:64], query.get("version")
-        try:
-            submission = services.store.get(entry_id)
-            actor = services.actor(request)
-            scores = [] if submission is None else services.store.scores_of(submission.id)
-            if submission is None:
-                return _unknown(entry_id)
-            if not may_see(submission, scores, actor):
-                withdrawn = read_withdrawn(services.store, submission)
-                return _unknown(entry_id) if withdrawn is None else withdrawn_view(withdrawn)
-            version = None if version is None else str(version)
-            return _page(services, submission, scores, version, actor, _server(request))
-        except UnknownBenchmarkError:
-            return _unknown(entry_id)
-        except Exception:
-            log.exception("an entry could not be drawn")
-            return opening("/entry") + unavailable("The entry")
+def show(services: Services, request: Request) -> ReadPage:
+    """Return the page of the entry that the address names."""
+    entry_id, version = request.query_params.get("id", "")[:64], request.query_params.get("version")
+    submission = services.store.get(entry_id)
+    if submission is None:
+        return _unknown(entry_id)
+    actor, scores = services.auth.actor(request), services.store.scores_of(submission.id)
+    if not may_see(submission, scores, actor):
+        withdrawn = read_withdrawn(services.store, submission)
+        return _unknown(entry_id) if withdrawn is None else _page(withdrawn_view(withdrawn), status=410)
+    try:
+        return _seen(services, submission, scores, version, actor, server_of(request))
+    except UnknownBenchmarkError:
+        return _unknown(entry_id)
 
 
 def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None) -> bool:
@@ -82,8 +64,17 @@ def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None
     return is_own(actor, submission) or any(is_public(submission, score) for score in scores)
 
 
-def _unknown(entry_id: str) -> str:
-    return draw(PAGE, "unknown", bool(entry_id))
+def _unknown(entry_id: str) -> ReadPage:
+    return _page(draw(PAGE, "unknown", bool(entry_id)), status=404)
+
+
+def _page(content: str, result: SharedResult | None = None, status: int = 200) -> ReadPage:
+    """Return the page with a preview of the result, if visitors may see it."""
+    page = titled("/entry", f'<div id="entry">{content}</div>', status)
+    if result is None:
+        return page
+    title = f"{result.model}, {result.team} · {SITE}"
+    return replace(page, preview=Preview(result.path, title, result.spoken, result.card))
 
 
 def withdrawn_view(entry: WithdrawnEntry) -> str:
@@ -91,23 +82,14 @@ def withdrawn_view(entry: WithdrawnEntry) -> str:
     return draw(PAGE, "withdrawn", entry)
 
 
-def _server(request: gr.Request) -> str:
-    """Return the server's address as the reader's browser sees it.
-
-    The address is trustworthy, because the middleware refuses unknown host names.
-    """
-    inner = request.request
-    return "" if inner is None else f"{inner.url.scheme}://{inner.url.netloc}"
-
-
-def _page(
+def _seen(
     services: Services,
     submission: Submission,
     scores: list[Score],
     version: str | None,
     actor: Actor | None,
     server: str,
-) -> str:
+) -> ReadPage:
     names = list(dict.fromkeys(score.version for score in scores))
     version = version if version in names else (names[-1] if names else None)
     own = is_own(actor, submission)
@@ -117,7 +99,7 @@ def _page(
     result = _shared(services, submission, scores, version)
     places = services.galleries.places(submission.benchmark, entry_title(submission))
     shared: dict[str, Any] = {"is_own": own, "human": human, "result": result, "server": server, "places": places}
-    return entry_view(submission, scores, version, events, **shared)
+    return _page(entry_view(submission, scores, version, events, **shared), result)
 
 
 def _shared(

@@ -59,8 +59,3 @@ def attempt(do: Callable[[], str], refusals: tuple[type[Exception], ...]) -> str
     except Exception:
         log.exception("an action of a page failed")
         return message("bad", "Not done.", OUR_ERROR)
-
-
-def unavailable(name: str) -> str:
-    """Return the message that `name`, such as "The board", cannot be read."""
-    return message("bad", f"{name} cannot be read now.", "Reload the page in a moment.")

@@ -1,11 +1,12 @@
 """The top line of every page: the user, sign-in or sign-out, and links to pages that only some users may see.
 
-The line also loads `site.js`, which adds a skip link to every page and keeps the window's title equal to the heading.
+On Gradio's pages the line also loads `site.js`.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 import gradio as gr
 
@@ -22,15 +23,16 @@ def build_header(services: Services, page: gr.Blocks) -> None:
     line = gr.HTML(draw("pieces.html", "header_to_come"), elem_id="strip", js_on_load=SCRIPT)
 
     def show(request: gr.Request) -> str:
-        actor = services.actor(request)
-        return header_view(actor, reads=_reads(services, actor))
+        return header_of(services, request)
 
     page.load(show, None, line, **QUIET)
 
 
-def _reads(services: Services, actor: Actor | None) -> bool:
-    """Return True if `actor` may score the answers of a board."""
-    return any(may_read(actor, services.settings.of(name).reading) for name in services.read_boards)
+def header_of(services: Services, request: Any) -> str:
+    """Return the line as HTML for the sender of a request (Starlette's or Gradio's)."""
+    actor = services.auth.actor(request)
+    reads = any(may_read(actor, services.settings.of(name).reading) for name in services.read_boards)
+    return header_view(actor, reads=reads)
 
 
 def header_view(actor: Actor | None, *, reads: bool = False) -> str:

@@ -1,10 +1,11 @@
-// Features that Gradio lacks: a skip link, a window title that follows the page's heading, upload fields that name their
-// file and open with Enter as well as Space, an entry highlighted in all tables and plots, and tables that fade out on the
-// right if there is more to scroll to.
+// On all pages: a skip link, an entry highlighted in all tables and plots, and tables that fade out on the right if there
+// is more to scroll to. On pages that are read: a changed form shows its view at once. What Gradio's pages lack: a window
+// title that follows the heading, and upload fields that name their file and open with Enter as well as Space.
 (() => {
-  if (document.querySelector(".rv-skip")) return;
+  const before = document.querySelector(".rv-skip"), isRead = !document.querySelector("gradio-app");
+  if (before && !isRead) return;
   const name = "REVEAL leaderboard";
-  const skip = document.createElement("a");
+  const skip = before ?? document.createElement("a");
   skip.className = "rv-skip";
   skip.href = "#content";
   skip.textContent = "Skip to the content";
@@ -17,6 +18,7 @@
     heading.scrollIntoView();
   });
   const follow = () => {
+    if (isRead) return;
     if (!document.documentElement.lang) document.documentElement.lang = "en";
     const heading = document.querySelector("h1[data-title]");
     const title = !heading || heading.dataset.title === name ? name : heading.dataset.title + " · " + name;
@@ -46,6 +48,31 @@
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   };
+  // Without its empty fields, a form has the shortest address of its view.
+  const address = (form) => form.action + "?" + new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+  const change = (event) => {
+    const form = event.target.closest("form[data-live]");
+    if (!form || (event.type === "change" && event.target.type === "search")) return;
+    event.preventDefault();
+    location.assign(address(form));
+  };
+  let typed = 0;
+  const search = ({target}) => {
+    if (target.type !== "search" || !target.form.matches("[data-live]")) return;
+    clearTimeout(typed);
+    typed = setTimeout(async () => {
+      const url = address(target.form), answer = await fetch(url);
+      if (url !== address(target.form)) return;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      document.querySelector("#board").replaceWith(page.querySelector("#board"));
+      history.replaceState(null, "", url);
+    }, 250);
+  };
+  // On a phone, all choices except the first are collapsed, so that the board is visible.
+  const unfold = (event) => {
+    const button = event.target.closest?.(".rv-filters");
+    if (button) button.setAttribute("aria-expanded", String(button.parentElement.classList.toggle("rv-open")));
+  };
   // Pointing at an entry highlights it wherever it is shown.
   const light = (event) => {
     const key = event.target.closest?.("[data-entry]")?.dataset.entry;
@@ -71,6 +98,10 @@
   addEventListener("resize", fade);
   document.addEventListener("pointerover", light);
   document.addEventListener("click", copy);
+  document.addEventListener("click", unfold);
+  document.addEventListener("change", change);
+  document.addEventListener("submit", change);
+  document.addEventListener("input", search);
   document.addEventListener("keydown", enter, true);
   document.body.prepend(skip);
   follow();
