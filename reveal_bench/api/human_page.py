@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -421,7 +421,7 @@ def _of_tuned(work: _Work, file: Path, metric: str, tuned: Tuned, what: str) -> 
     sides, resampling = (compared.scored_a, compared.scored_b), compared.resampling
     model, human = (one.rows for one in sides)
     fewer = relative_decrease(model, human, resampling, metrics=[metric], findings=kept)
-    a, b = (replace(one, estimates=one.rows.estimates(resampling, groups=kept)) for one in sides)
+    a, b = (replace(one, groups=kept, options=replace(one.options, **asdict(resampling))) for one in sides)
     omission = f"No {what} could be tuned for {', '.join(lacking)} on split {tuned.split!r}; results with "
     omission += f"tuned {what}s, and means over findings, omit these findings."
     return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [omission]

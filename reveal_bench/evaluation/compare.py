@@ -281,7 +281,7 @@ def _compare(
         if own == "jackknife" and signs is None and parts is not None:
             signs = draw_signs(len(parts[0]), resampling)
         flips = signs if own == "jackknife" else None
-        (macro, *_), (_, *others) = (
+        compared = [
             compare_resampled(
                 both[0][name],
                 both[1][name],
@@ -292,9 +292,9 @@ def _compare(
                 margin=margin,
                 fewest=both[0][name].behind if interval == "jackknife" else None,
             )
-            for both, groups in ((of_macros, of_macro), (figures, chosen))
-        )
-        comparisons += [macro, *others]
+            for groups, both in {of_macro: of_macros, chosen: figures}.items()
+        ]
+        comparisons += [compared[0][0], *compared[-1][1:]]
     return comparisons
 
 

@@ -38,9 +38,10 @@ as in Knijnenburg et al. (2009), Bioinformatics 25, but with the tail of the nor
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,7 @@ Signs = npt.NDArray[np.float32]
 
 _EXACT_BELOW = 12  # patients; with fewer, all patterns (at most 2**11) are fewer than the usual number of draws
 _NORMAL_REACH = 1.96  # half-length of a 95% interval in standard errors
+_SIGNS = 1 << 21  # at a time: 16 MiB in double precision
 _SAME = 1e-9
 _TIE = 1e-5  # smaller differences of t* are ties, because t* is computed in single precision
 
@@ -163,8 +165,15 @@ class Paired:
 
 def draw_signs(n_units: int, resampling: Resampling) -> Signs:
     """Return random flips as 1 and -1, (n_resamples, n_units); -1 swaps the answers to a unit."""
-    drawn = np.random.default_rng(resampling.seed).integers(0, 2, (resampling.n_resamples, n_units), np.int8)
-    return (2 * drawn - 1).astype(np.float32)
+    return np.concatenate([block.astype(np.float32) for block in blocks_of_signs(n_units, resampling)])
+
+
+def blocks_of_signs(n_units: int, resampling: Resampling) -> Iterator[npt.NDArray[np.int8]]:
+    """Yield the flips of :func:`draw_signs`, some at a time."""
+    generator, n = np.random.default_rng(resampling.seed), resampling.n_resamples
+    step = 4 * max(1, _SIGNS // n_units // 4)  # NumPy draws four of these numbers at a time
+    for start in range(0, n, step):
+        yield 2 * generator.integers(0, 2, (min(step, n - start), n_units), np.int8) - 1
 
 
 def pair_up(a: Resampled, b: Resampled) -> Paired | None:
@@ -360,12 +369,12 @@ def largest_of_flips(
     return FlipDistribution.of(np.fmax.reduce(_flipped(contributions, signs, swaps)[:, findings], axis=1))
 
 
-def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
+def pairs_p(systems: Sequence[Resampled], blocks: Iterable[npt.NDArray[Any]]) -> FloatArray | None:
     """Return the p of the macro's difference for every pair of systems, (n_systems, n_systems), not corrected for
     pairs.
 
     Macros average the groups that are defined for all systems. p is 1 for systems that differ on no unit or on too few.
-    Returns None if a score cannot be written as a ratio of sums.
+    Returns None if a score cannot be written as a ratio of sums. `blocks` are those of :func:`blocks_of_signs`.
     """
     parts = [known for system in systems if (known := system.ratio_parts()) is not None]
     if len(parts) < len(systems):
@@ -373,7 +382,7 @@ def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
     undefined = np.zeros(len(systems[0].values), np.bool_)
     for system, (_, rows) in zip(systems, parts, strict=True):
         undefined |= np.isnan(system.values) | (rows.sum(axis=0) <= 0)
-    systems_moved = [_Moved.of((of[:, ~undefined], rows[:, ~undefined]), signs) for of, rows in parts]
+    systems_moved = _moved([(of[:, ~undefined], rows[:, ~undefined]) for of, rows in parts], blocks)
     p_values = np.ones((len(systems), len(systems)))
     for i, j in combinations(range(len(systems)), 2):
         macro, distribution = _of_pair(systems_moved[i], systems_moved[j])
@@ -391,11 +400,13 @@ class _Moved:
     parts: tuple[FloatArray, FloatArray]
     flipped: tuple[FloatArray, FloatArray]
 
-    @classmethod
-    def of(cls, parts: tuple[FloatArray, FloatArray], signs: Signs) -> _Moved:
-        """Return the sums of one system, in double precision because the sums of similar systems are subtracted."""
-        of, rows = (part.T @ signs.T.astype(np.float64) for part in parts)
-        return cls(parts, (of, rows))
+
+def _moved(systems: Sequence[tuple[FloatArray, FloatArray]], blocks: Iterable[npt.NDArray[Any]]) -> list[_Moved]:
+    """Return the sums of each system, in double precision because the sums of similar systems are subtracted."""
+    together = np.hstack([np.hstack(parts) for parts in systems])  # one large product is faster than many small ones
+    flipped = np.concatenate([block.astype(np.float64) @ together for block in blocks]).T
+    sums = np.split(flipped, 2 * len(systems))
+    return [_Moved(parts, both) for parts, both in zip(systems, zip(sums[::2], sums[1::2], strict=True), strict=True)]
 
 
 def _of_pair(a: _Moved, b: _Moved) -> tuple[FloatArray, FlipDistribution | None]:

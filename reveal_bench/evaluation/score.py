@@ -86,10 +86,10 @@ class ScoredFile:
     report: LintReport
     manifest: Manifest
     rows: Rows
-    estimates: Sequence[Estimate]
     options: ScoringOptions
     references_sha256: str
     answered: AnsweredOnly | None = None
+    groups: Sequence[str] | None = None
 
     def __repr__(self) -> str:
         return f"<scores of {self.report.file}: {len(self.estimates)} figures of {self.rows!r}>"
@@ -120,6 +120,11 @@ class ScoredFile:
     def protocol(self) -> dict[str, Any]:
         """Options that determine the scores, as in ``protocol`` of the document."""
         return {**KINDS[self.rows.kind].protocol(self.options), **self.rows.settled}
+
+    @cached_property
+    def estimates(self) -> Sequence[Estimate]:
+        """Every score, of all groups or those of `groups`; computed at the first use."""
+        return self.rows.estimates(self.resampling, groups=self.groups)
 
     @cached_property
     def strata(self) -> Mapping[str, Sequence[Estimate]]:
@@ -340,8 +345,6 @@ def score_report(
     ------
     LintError
         If the report has errors.
-    ValueError
-        If the kind cannot resample by this unit.
     """
     if not report.ok:
         raise LintError(report)
@@ -357,7 +360,6 @@ def score_report(
         report,
         manifest,
         rows,
-        rows.estimates(resampling),
         options,
         hash_references(folder, split),
         _answered_only(rows, report, resampling) if report.abstained else None,

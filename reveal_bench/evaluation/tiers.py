@@ -31,7 +31,7 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.differences import two_sided
-from reveal_bench.evaluation.permutation import ALPHA, TAIL, draw_signs, normal_tail, pairs_p
+from reveal_bench.evaluation.permutation import ALPHA, TAIL, blocks_of_signs, normal_tail, pairs_p
 from reveal_bench.evaluation.ranking_differences import ranking_of, ranking_pairs_p, untested_ranking
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.multiplicity import holm
@@ -76,7 +76,7 @@ def compare_pairs(
             return PairTests(ranking_pairs_p(rankings, values), untested)
         parts = figures[0].ratio_parts()
         swaps = replace(resampling, n_resamples=_n_swaps(len(figures), resampling.n_resamples))
-        by_swaps = None if parts is None else pairs_p(figures, draw_signs(len(parts[0]), swaps))
+        by_swaps = None if parts is None else pairs_p(figures, blocks_of_signs(len(parts[0]), swaps))
         if by_swaps is not None:
             return PairTests(by_swaps)
     defined = macros[:, ~np.isnan(macros).any(axis=0)]

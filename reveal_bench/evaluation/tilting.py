@@ -119,8 +119,9 @@ def distances_of(influences: FloatArray, error: float, side: int) -> Distances:
         return Distances(error, np.array([0.0, _AT_EXTREME * error]), np.array([0.0, _AT_EXTREME]))
     n = len(influences)
     own = side * n * influences
-    exponents = np.multiply.outer(_STEPS / (n * math.sqrt(total)), own)
-    weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    weights = np.multiply.outer(_STEPS / (n * math.sqrt(total)), own)
+    weights -= weights.max(axis=1, keepdims=True)
+    np.exp(weights, out=weights)
     weights /= weights.sum(axis=1, keepdims=True)
     means = weights @ own
     variances = np.maximum(weights @ own**2 - means**2, 0) / n * (error**2 / total)

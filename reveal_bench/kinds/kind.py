@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import MAX_CELLS
@@ -41,6 +41,7 @@ from reveal_bench.kinds.parts import (
 if TYPE_CHECKING:
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.options import ScoringOptions
+    from reveal_bench.metrics.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,11 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
         ArgumentError
             If the kind cannot be scored with these options.
         """
+        from reveal_bench.metrics.intervals import check_interval
+
         interval = self.scoring.intervals[0] if options.interval is None else options.interval
         for name, value, known in (
+            ("unit", options.unit, ("patient", self.unit)),
             ("interval", interval, self.scoring.intervals),
             ("missing", options.missing, self.scoring.missing_as),
             ("criterion", options.criterion, self.scoring.criteria),
@@ -94,6 +98,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
             if value not in (None, *known):
                 rule = f"be {' or '.join(map(repr, known))}" if known else "be left out"
                 raise ArgumentError(name, f"must {rule} for a benchmark of {self.name}", repr(value))
+        check_interval(cast("Interval", interval), options.n_resamples)
         if options.grid is not None and not 1 <= options.grid <= MAX_CELLS:
             raise ArgumentError("grid", f"must be in [1, {MAX_CELLS}]", options.grid)
         return replace(

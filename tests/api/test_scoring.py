@@ -441,7 +441,7 @@ def test_public_names_exist_and_are_listed() -> None:
         ({"n_resamples": 2.5}, "`n_resamples` must be a whole number of at least 1, got 2.5"),
         ({"seed": -1}, "`seed` must be a whole number of at least 0, got -1"),
         ({"interval": "bayes"}, "`interval` must be 'jackknife' or 'percentile' or 'bca' or 'chexlocalize'"),
-        ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
+        ({"unit": "study"}, "`unit` must be 'patient' or 'image' for a benchmark of localization, got 'study'"),
         ({"grid": 0}, "`grid` must be in [1, 26], got 0"),
         ({"ratings": 5}, "`ratings` must be a table, its path, the path of a dataset folder with ratings, or a list"),
     ],

@@ -17,6 +17,7 @@ from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.permutation import (
     LEAST_DIFFERING,
     LEAST_POSITIVE,
+    blocks_of_signs,
     draw_signs,
     flip_distributions,
     pair_up,
@@ -252,7 +253,7 @@ def test_equal_systems_never_differ_significantly(rng: np.random.Generator) -> N
     figures = [own["point_hit"] for own in twin.resample([twin, twin, other], Resampling(1), metrics=["point_hit"],
                groups=twin.findings)]  # fmt: skip
     n_units = len({patient for _, patient in twin.all_images})
-    p = pairs_p(figures, draw_signs(n_units, Resampling(999)))
+    p = pairs_p(figures, blocks_of_signs(n_units, Resampling(999)))
     assert p is not None
     assert p[0, 1] == 1
     assert p[0, 2] == p[1, 2] < 0.01
