@@ -192,7 +192,7 @@ _CORRECTS_NOTHING = re.compile(
     rf"(?i)(?:(?:,| and| or) {CELL.pattern}){{0,5}}\s"
     r"(?:is|are|was|were|has|have|shows?|contains?|looks?|seems?|could|can|may|might)\b"
     r"(?:[^.!?\n]{0,30}\b(?:also|less|only|just|too)\b|(?![^.!?\n]{0,30}\b(?:answer|finding|cell|choice|pick|one|it"
-    r"|right|correct|better|best|more|most)\b))"
+    r"|right|correct|better|best|more|most|denser|hazier|whiter|lesion|opacity|abnormality|nodule|haze)\b))"
 )
 _COMPARED = re.compile(
     r"(?i)(?:\bthan\b|\b(?:más|mejor|mayor|plus|mieux|mais|melhor|più|meglio|mehr|besser|stärker|deutlicher|meer|beter)\b"
@@ -310,8 +310,11 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     `text` is bare. If the answer was cut off, the last line counts only if there is no other line.
     """
     lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
-    below = [*lines[1:], ""]
-    lines = [f"{a} {b}" if a.rstrip().endswith(":") and _lone(b) else a for a, b in zip(lines, below, strict=False)]
+    lone = [line if _lone(line) else "" for line in [*lines[1:], "", ""]]
+    lines = [
+        f"{line} {lone[i]}" if line.rstrip().endswith(":") and lone[i] and not lone[i + 1] else line
+        for i, line in enumerate(lines)
+    ]
     for line in reversed(lines):
         if correction := _correction(line[-MAX_PROSE:]):
             return correction

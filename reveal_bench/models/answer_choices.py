@@ -26,6 +26,8 @@ _SPARE_KEY = re.compile(
 _FINDING_LINE = re.compile(r"(?m)^[\s|>*#+•\d.)-]{0,12}(?P<name>[A-Za-z][A-Za-z /_]{2,40}?)[\s*_`]{0,4}(?:[:|=→-]|$)")
 
 
+# A line "Pneumonia: B2", with the lines that continue its sentence
+_PART_LINE = re.compile(r"[\W\d]{0,12}[\w /]{3,41}[^\w\n]{0,5}[:|=→-][^\w\n]{0,5}\w[^\n]*(?:\n[ \t]{0,9}[a-z][^\n]*)*")
 _ANSWER_LINE = re.compile(rf"(?im)^\W{{0,9}}(?:final )?{KEY}\W{{0,5}}[:=]")
 
 
@@ -66,23 +68,22 @@ def _without_other_findings(plain: str, finding: str) -> tuple[str, str]:
     parts = [plain[start:end] for start, end in zip(starts, [*starts[1:], len(plain)], strict=False)]
     has_answer = [bool(_ANSWER_LINE.search(part)) for part in parts]
     is_own = [canonical_finding(line["name"], (finding,)) is not None for line in lines]
-    n = sum(own or bool(_cells_of(part)) for part, own in zip(parts, is_own, strict=True))
-    if n < 2 or (has_answer[-1] and not any(has_answer[:-1])):
+    rest = _after_part(parts[-1]) if parts and not is_own[-1] else ""
+    named = [bool(_cells_of(part.removesuffix(rest))) for part in parts]
+    if sum(map(any, zip(is_own, named, strict=True))) < 2 or (has_answer[-1] and not any(has_answer[:-1])):
         return plain, ""
-    kept = [part for part, own in zip(parts, is_own, strict=True) if own]
-    if not is_own[-1] and not _cells_of("".join(kept)):
-        kept.append(_after_first_cell(parts[-1]))
-    text = plain[: starts[0]] + "".join(kept)
+    own = "".join(part for part, is_kept in zip(parts, is_own, strict=True) if is_kept)
+    text = plain[: starts[0]] + own + ("" if _cells_of(own) else rest)
     left = [cell for cell in _cells_of(plain) if cell not in _cells_of(text)]
     return text.strip(), f"{len(_cells_of(plain))} cells, passed over: {', '.join(left[:10])}" if left else ""
 
 
-def _after_first_cell(part: str) -> str:
+def _after_part(part: str) -> str:
     """Return what follows the line "Pneumonia: B2", or the first paragraph with a cell below "Pneumonia"."""
-    cell = CELL.search(part)
-    head = part.lstrip().find("\n")
-    end = "\n" if cell and cell.end() <= head else "\n\n"
-    return part[cell.end() :].partition(end)[2] if cell else ""
+    line, cell = _PART_LINE.match(part), CELL.search(part)
+    if line:
+        return part[line.end() :]
+    return part[cell.end() :].partition("\n\n")[2] if cell else ""
 
 
 def _cells_of(text: str) -> list[str]:

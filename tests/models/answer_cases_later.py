@@ -314,6 +314,7 @@ CORRECTIONS = [
     Case("Cell: D5\nActually C5 could also be argued.", "D5"),
     Case("C4... no, wait, D5.", "D5"),
     Case("Cell: C4\nCorrection:\nD5", "D5"),
+    Case("The answer is one of:\nC4\nD5", "D5"),
     Case("Cell: C4\n\nFinal answer:\n\n**D5**", "D5"),
 ]
 
@@ -321,6 +322,7 @@ PARTS = [
     Case("Cardiomegaly: E6\nPneumonia: B2\n\nThe requested finding is in D5.", "D5"),
     Case("Cardiomegaly: E6\nPneumonia: B2\n\nThis is no medical advice.", "unclear"),
     Case("Pneumothorax: none\nLung nodule: B2", "unclear"),
+    Case("- Pneumothorax: a fine pleural line.\n- Consolidation: none.\nLocation: D5", "D5"),
     Case("**Pneumothorax**\nThe air spans C4 to D5.\n**Cardiomegaly**\nE6", "D5"),
     Case("Pneumothorax: D5\nCardiomegaly: E6\n\nThe heart (E6) is large.", "D5"),
     Case("**Cardiomegaly**\n\nThe heart is large.\nIt spans D6 to F6.\n\n**Pneumonia**\n\nB2\n\nD5", "D5"),
