@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reveal_leaderboard.boards.exports import COLUMNS, to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.exports import COLUMNS, to_csv, to_parquet
 from reveal_leaderboard.boards.standings import BoardEntry, Standings, standings
+from reveal_leaderboard.web.api import documents
 
 from tests.leaderboard.conftest import RARE, Board
 from tests.leaderboard.test_standings import Scores, score
@@ -34,6 +35,11 @@ def sample(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Standings:
     return standings(scores.store, published)
 
 
+def to_json(board: Standings) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(documents.Board.model_validate(board).model_dump_json())
+    return document
+
+
 def read_csv(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
@@ -44,7 +50,7 @@ def meta(file: bytes) -> dict[str, Any]:
 
 
 def test_json_holds_the_board(sample: Standings) -> None:
-    document = json.loads(json.dumps(to_json(sample), allow_nan=False))
+    document = to_json(sample)
     head = ("benchmark", "title", "kind", "version", "split", "primary", "is_frozen", "synthetic", "min_cell", "schema")
     assert [document[name] for name in head] == [
         *("chexlocalize", "CheXlocalize", "localization", "1.0.0", "holdout", "point_hit", False, False, 30, 2)
@@ -186,7 +192,7 @@ def test_texts_and_numbers_come_back(sample: Standings, text: str) -> None:
     # The apostrophes that were put in are the only difference.
     assert rows[0]["team"].replace("'", "") == text.replace("'", "")
     assert [float(row["value"]) for row in rows] == [-0.5, -0.6, -0.5, -0.6]
-    assert json.loads(json.dumps(to_json(board)))["entries"][0]["team"] == text
+    assert to_json(board)["entries"][0]["team"] == text
     assert pq.read_table(io.BytesIO(to_parquet(board)))["team"].to_pylist() == [text] * 4
 
 

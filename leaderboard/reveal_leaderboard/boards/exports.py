@@ -1,24 +1,15 @@
-"""Export a board as JSON, CSV or Parquet.
+"""Export a board as CSV or Parquet.
 
 Conventions
 -----------
-CSV and Parquet have one row per score, with the columns of :data:`COLUMNS`; JSON has one object per entry. All three
-formats have the same content. Scores are released fractions, times are UTC. Published rows are included only if they
-were measured on the dataset from which the board's holdout was taken.
+There is one row per score, with the columns of :data:`COLUMNS`; the API's JSON
+(:class:`reveal_leaderboard.web.api.documents.Board`) has the same content, with one object per entry. Scores are
+released fractions, times are UTC. Published rows are included only if they were measured on the dataset from which the
+board's holdout was taken.
 
 Texts in CSV cells are escaped against spreadsheet formulas: at the start of a cell and after a separator inside it, an
-apostrophe is put before ``= + - @ |``, their full-width forms, tabs and line ends. Numbers are plain. JSON and Parquet
-are for programs and keep every text unchanged.
-
-JSON, schema 2
---------------
-benchmark, title, kind, version, split, synthetic, is_frozen, min_cell, primary (a metric), findings, part, hidden,
-notes, ranked_part ("public" or "final"), ranked_at, n_items, n_patients, chance: {metric: value}; versions: [{version,
-shown_at, frozen_at}]; metrics: [{name, title, better}]; entries: [{submission_id, model, model_version, team, kind,
-prompt_style, date, version, rank, rank_low, rank_high, tier, is_new, place, figures: [{metric, finding, value, low,
-high, n, signature}], public_figures (the earlier public scores, once `figures` are final), hidden}]; references:
-[{name, kind, prompt_style, citation, url, place, protocol, notes, figures: {metric: {finding: value}}, macro: {metric:
-value}}].
+apostrophe is put before ``= + - @ |``, their full-width forms, tabs and line ends. Numbers are plain. Parquet is for
+programs and keeps every text unchanged.
 """
 
 from __future__ import annotations
@@ -33,9 +24,8 @@ from datetime import date
 from typing import Any
 
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.boards.standings import BoardEntry, Standings
+from reveal_leaderboard.boards.standings import Standings
 
-SCHEMA = 2
 COLUMNS: dict[str, tuple[str, str]] = {
     "benchmark": ("string", "name of the benchmark"),
     "version": ("string", "version of the benchmark on which the scores were computed"),
@@ -74,49 +64,10 @@ _AT_START = re.compile(rf"\s*{_START}|[\t\r\n]")
 _AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)(?={_START})")
 
 
-def to_json(board: Standings) -> dict[str, Any]:
-    """Return the board as plain JSON values, in the schema of this module's documentation."""
-    return {
-        "schema": SCHEMA,
-        **{name: getattr(board, name) for name in ("benchmark", "title", "kind", "version", "split", "synthetic")},
-        "is_frozen": board.is_frozen,
-        "min_cell": board.min_cell,
-        "primary": board.primary.name,
-        "findings": list(board.findings),
-        "part": board.part,
-        "hidden": list(board.hidden),
-        "notes": list(board.notes),
-        "ranked_part": board.ranked_part,
-        "ranked_at": board.ranked_at,
-        "n_items": board.n_items,
-        "n_patients": board.n_patients,
-        "chance": dict(board.chance),
-        "versions": [asdict(version) for version in board.history],
-        "metrics": [{"name": m.name, "title": m.title, "better": m.better} for m in board.metrics],
-        "entries": [_entry(entry) for entry in board.entries],
-        "references": [
-            {
-                **{name: getattr(row, name) for name in _REFERENCE_FIELDS},
-                "figures": {metric: dict(values) for metric, values in row.figures.items()},
-                "macro": {metric: value for metric, (value, _) in row.macro.items()},
-            }
-            for row in (board.references if board.comparable else ())
-        ],
-    }
-
-
-_REFERENCE_FIELDS = ("name", "kind", "prompt_style", "citation", "url", "place", "protocol", "notes")
 _ENTRY_FIELDS = (
     "submission_id", "model", "model_version", "team", "kind", "prompt_style", "date", "version", "rank", "rank_low",
     "rank_high", "tier", "is_new", "place",
 )  # fmt: skip
-
-
-def _entry(entry: BoardEntry) -> dict[str, Any]:
-    fields = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
-    public = () if entry.public is None else entry.public.figures
-    figures = {"figures": [asdict(f) for f in entry.score.figures], "public_figures": [asdict(f) for f in public]}
-    return {**fields, **figures, "hidden": list(entry.score.hidden)}
 
 
 def to_csv(board: Standings) -> str:
@@ -178,7 +129,7 @@ def _about(board: Standings) -> dict[str, Any]:
             signatures.setdefault(figure.metric, set()).add(figure.signature)
     names = ("benchmark", "version", "split", "part", "synthetic", "is_frozen", "ranked_at")
     return {
-        "schema": SCHEMA,
+        "schema": board.schema,
         **{name: getattr(board, name) for name in names},
         "primary": board.primary.name,
         "exported_at": None,
@@ -195,7 +146,7 @@ def _rows(board: Standings) -> Iterator[dict[str, Any]]:
             public = entry.public and entry.public.figure(figure.metric, figure.finding)
             parts = {"ranked_part": board.ranked_part, "public_value": public and public.value}
             yield {**head, **asdict(figure), **parts}
-    for row in board.references if board.comparable else ():
+    for row in board.comparable_references:
         head = {"benchmark": board.benchmark, "version": board.version, "model": row.name, "kind": row.kind}
         head |= {"prompt_style": row.prompt_style, "is_new": False, "is_reference": True, "source": row.source}
         for metric, values in row.figures.items():

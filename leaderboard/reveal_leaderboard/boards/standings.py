@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
@@ -101,6 +101,11 @@ class BoardEntry:
         return self.score.figure(metric, finding)
 
     @property
+    def public_figures(self) -> tuple[ReleasedEstimate, ...]:
+        """The earlier public scores, once `score` is the final one."""
+        return () if self.public is None else self.public.figures
+
+    @property
     def place(self) -> str:
         """Rank as text: "2-5", "3", "new, being placed" or "not placed"."""
         if self.rank_low is not None and self.rank_high is not None:
@@ -154,11 +159,17 @@ class Standings:
     chance: Mapping[str, float] = field(default_factory=dict)
     part: str = ""
     ranked_part: Part = "public"
+    schema: ClassVar[int] = 2  # of its JSON and Parquet
 
     @property
     def primary(self) -> Metric:
         """The metric used for ranking."""
         return self.metrics[0]
+
+    @property
+    def comparable_references(self) -> tuple[ReferenceRow, ...]:
+        """The published rows if they are comparable; otherwise none."""
+        return self.references if self.comparable else ()
 
     @property
     def scored_by(self) -> str:

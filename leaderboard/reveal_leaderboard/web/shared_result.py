@@ -211,7 +211,7 @@ def _comparators(board: Standings, figure: ReleasedEstimate | None) -> tuple[Com
     comparators: dict[str, Comparator] = {}
     if figure.metric in board.chance:
         comparators["chance"] = Comparator("Chance", "chance", board.chance[figure.metric], "answers drawn at random")
-    for row in board.references if board.comparable else ():
+    for row in board.comparable_references:
         if row.kind in names and figure.metric in row.macro:
             comparators.setdefault(
                 row.kind, Comparator(names[row.kind], row.kind, row.macro[figure.metric][0], row.source)

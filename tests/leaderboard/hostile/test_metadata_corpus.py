@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.exports import to_csv, to_parquet
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.store.metadata import MAX_BYTES, Metadata, MetadataError, read_metadata
+from reveal_leaderboard.web.api import documents
 from reveal_leaderboard.web.pages.board_view import render
 from reveal_leaderboard.web.pages.entry import entry_view
 from reveal_leaderboard.web.pages.mine import submissions_view
@@ -204,7 +205,7 @@ def test_odd_texts_are_harmless_in_exports(odd: Metadata, board: Board, tmp_path
     assert not [cell for cell in cells if cell.startswith(FORMULA_STARTS) and not _is_number(cell)]
     for text in (
         to_csv(board_rows),
-        json.dumps(to_json(board_rows)),
+        documents.Board.model_validate(board_rows).model_dump_json(),
         str(pq.read_table(io.BytesIO(to_parquet(board_rows)))),
     ):
         assert CONTACT not in text

@@ -20,7 +20,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from reveal_bench.kinds import KINDS
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.comparisons import compare_released
-from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.exports import to_csv, to_parquet
 from reveal_leaderboard.boards.standings import UnknownVersionError, standings
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store import boards as stored_boards
@@ -155,7 +155,7 @@ class _Boards:
             return to_parquet(board)
         if format == "csv":
             return to_csv(board).encode("utf-8")
-        return Board.model_validate(to_json(board)).model_dump_json().encode("utf-8")
+        return Board.model_validate(board).model_dump_json().encode("utf-8")
 
 
 def _add_leaderboard(router: APIRouter, services: Services) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.predictions.report import escape
@@ -45,8 +45,13 @@ def one_of(*words: str, means: str | None = None) -> Any:
     return Field(json_schema_extra={"enum": list(words)}, description=means)
 
 
+def found_at(*path: str) -> Any:
+    """Return a field that is read from other attributes of the object that a document is created from."""
+    return Field(validation_alias=AliasPath(*path))
+
+
 class Document(BaseModel):
-    """Base class of all documents; can be created from a stored row with the same field names."""
+    """Base class of all documents; can be created from an object with the same attributes, such as a stored row."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
@@ -342,11 +347,11 @@ class EntryDocument(Document):
     tier: Annotated[str | None, Field(examples=["A"])]
     is_new: Annotated[bool, Field(description="true if scored after the last ranking, so not ranked yet")]
     place: Annotated[str, Field(examples=["2-5"])]
-    figures: list[ReleasedEstimate]
+    figures: Annotated[list[ReleasedEstimate], found_at("score", "figures")]
     public_figures: Annotated[
         list[ReleasedEstimate], Field(description="the earlier public scores, once `figures` are final")
     ]
-    hidden: list[str]
+    hidden: Annotated[list[str], found_at("score", "hidden")]
 
 
 class ReferenceDocument(Document):
@@ -361,13 +366,16 @@ class ReferenceDocument(Document):
     protocol: str
     notes: str
     figures: Annotated[dict[str, dict[str, float]], Field(description="metric -> finding -> fraction")]
-    macro: Annotated[dict[str, float], Field(description="metric -> fraction")]
+    macro: Annotated[
+        dict[str, Annotated[float, BeforeValidator(lambda pair: pair[0])]], Field(description="metric -> fraction")
+    ]
 
 
 class Board(Document):
     """The board of one version of a benchmark: its entries in order, and published scores for comparison."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+    # created from `Standings`
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True, serialize_by_alias=True)
 
     schema_: Annotated[int, Field(alias="schema", description="version of this document's format")]
     benchmark: str
@@ -378,7 +386,7 @@ class Board(Document):
     synthetic: bool
     is_frozen: Annotated[bool, Field(description="true if the board now shows a later version")]
     min_cell: int
-    primary: Annotated[str, Field(examples=["point_hit"])]
+    primary: Annotated[str, found_at("primary", "name"), Field(examples=["point_hit"])]
     findings: list[str]
     part: Part
     hidden: Annotated[list[str], Field(description="findings with too few cases to show")]
@@ -390,10 +398,10 @@ class Board(Document):
     n_items: Annotated[int | None, Field(description="number of held-out images, studies or tasks")]
     n_patients: Annotated[int | None, Field(description="number of patients; null if each item counts as a patient")]
     chance: Annotated[dict[str, float], Field(description="metric -> expected macro of random answers, a fraction")]
-    versions: list[ApiBoardVersion]
+    versions: Annotated[list[ApiBoardVersion], found_at("history")]
     metrics: list[MetricDocument]
     entries: list[EntryDocument]
-    references: list[ReferenceDocument]
+    references: Annotated[list[ReferenceDocument], found_at("comparable_references")]
 
 
 class ApiComparison(Document):

@@ -124,7 +124,7 @@ def plots_of(board: Standings, entries: Sequence[BoardEntry], columns: str) -> s
     score over time.
     """
     metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
-    rows = board.references if board.comparable else ()
+    rows = board.comparable_references
     plotted = entries[:MAX_ROWS]
     return draw(
         PAGE,

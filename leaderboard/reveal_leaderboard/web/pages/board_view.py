@@ -153,7 +153,7 @@ def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
     if board.ranked_part == "final":
         first = candidates[0].metric
         candidates.insert(1, _Column(first, MACRO, f"Public macro {first.in_words}", is_public=True))
-    rows = board.references if board.comparable else ()
+    rows = board.comparable_references
     columns = [c for c in candidates if _has_figure(c, board.entries, rows)]
     if not columns and not board.entries:
         return candidates[:1] if metric is None else candidates, []
@@ -195,7 +195,7 @@ def _table(board: Standings, entries: Sequence[BoardEntry], columns: Sequence[_C
         cells = [_entry_cell(entry, column, board) for column in columns]
         rows.append((entry, KINDS.get(entry.kind, entry.kind), cells, starts_tier))
         tier = entry.tier
-    published = _published(board.references, columns) if board.comparable else []
+    published = _published(board.comparable_references, columns)
     frozen = board.version if board.is_frozen else None
     return draw(PAGE, "table", f"Board of {board.benchmark}", heads, rows, published, frozen, has_facts)
 
