@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from jsonschema import Draft7Validator
-from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.exports import to_csv, to_parquet
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.release.receipts import receipt_file
 from reveal_leaderboard.release.release import ReleasedScore
@@ -18,6 +18,7 @@ from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.ratings import answers_of
 from reveal_leaderboard.store.tables import flags
 from reveal_leaderboard.store.tables import tables as metadata
+from reveal_leaderboard.web.api import documents
 from reveal_leaderboard.web.pages import rubric_view
 from reveal_leaderboard.web.pages.board_view import View
 
@@ -78,7 +79,7 @@ def test_from_the_upload_to_the_board(room: Room) -> None:
     board = standings(room.store, room.board.published)
     assert [(e.model, e.place, e.tier) for e in board.entries] == [("Beta", "1", "A"), ("Alpha", "2", "B")]
     assert [metric.name for metric in board.metrics] == ["rubric_mean", "share_of_5", "cohen_kappa_quadratic"]
-    assert to_json(board)["entries"][0]["model"] == "Beta"
+    assert documents.Board.model_validate(board).entries[0].model == "Beta"
     assert "rexecution,1.0.0,2,2,2,B,false" in to_csv(board)
     assert len(to_parquet(board)) > 0
     with room.store.read() as connection:
