@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.analyses.relative_decrease import decreases_csv, published_csv
 from reveal_bench.api.result_table import TableResult, written
 from reveal_bench.api.score_tables import unanswered_questions
 from reveal_bench.arguments import ArgumentError
@@ -62,6 +61,7 @@ class Comparisons(TableResult):
         ImportError
             Without matplotlib, which the extra [report] brings.
         """
+        from reveal_bench.analyses.relative_decrease import decreases_csv, published_csv
         from reveal_bench.reports.beside_readers import figures_of_both, figures_of_decreases
 
         if not self.relative:
@@ -280,8 +280,11 @@ class Ranking(TableResult):
         """Sentences on unanswered questions, and on findings that only some systems score; none for a group."""
         if self.group:
             return []
-        own = {one.name: [e for e in self.scored[one.name].estimates if e.metric == one.metric] for one in self.ranked}
-        values = {name: {e.finding: e.value for e in scores if e.finding != MACRO} for name, scores in own.items()}
+        values = {}
+        for one in self.ranked:
+            rows, resampling = self.scored[one.name].rows, self.scored[one.name].resampling
+            own = rows.estimates(resampling, metrics=[one.metric])
+            values[one.name] = {e.finding: e.value for e in own if e.finding != MACRO}
         n = self.ranked[0].n
         unshared = _unshared(self.metric, "macros are", n, "every system", values)
         counted = unanswered_questions((name, self.scored[name]) for name in values)

@@ -23,7 +23,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.finding_groups import named_macros
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.folder import FolderInfo
-from reveal_bench.kinds.localization import scoring
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -397,5 +396,7 @@ def summarize(
     ValueError
         If a metric or finding is unknown, or an option breaks its rule.
     """
+    from reveal_bench.kinds.localization import scoring
+
     resampling = Resampling(n_resamples, seed, unit, interval)
     return scoring.summarize(rows, resampling, metrics=metrics, findings=findings)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.analyses.patient_groups import group_patients
 from reveal_bench.analyses.reader_reference import score_against_readers
-from reveal_bench.analyses.relative_decrease import published_decreases
 from reveal_bench.analyses.subgroups import score_subgroups
 from reveal_bench.api.bench import AnyBench, Bench, as_asked_bench
 from reveal_bench.api.comparison_tables import Comparisons, Ranking, on_one_grid, scale_reason
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, named_systems, type_of
 from reveal_bench.api.keywords import suggest_keywords
-from reveal_bench.api.printed_board import READERS_BELOW, read_printed, readers_below
 from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
@@ -402,6 +400,8 @@ def compare_with(
             rule = f"must be one that both systems have: {shared or 'none'}"
             raise ArgumentError("metric", rule, f"{metric!r}, which {name} lacks{scale_reason(system)}")
     if compat is not None:
+        from reveal_bench.analyses.relative_decrease import published_decreases
+
         compared = published_decreases(one, other, compat, resampling=resampling, metrics=metrics)
     elif relative:
         compared = comparison.relative_decrease(one.rows, other.rows, resampling, metrics=metrics)
@@ -527,6 +527,10 @@ def rank_with(
     groups = next(iter(scored.values())).options.finding_groups or {}
     by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
     left_out = [name for name in scored if name not in applying]
+    if readers is None and printed is None:
+        return Ranking(ranked, scored, by, left_out, options.resampling, by_group, empty)
+    from reveal_bench.api.printed_board import READERS_BELOW, read_printed, readers_below
+
     below = {}
     if rows := score_readers(readers, opened, next(iter(scored.values()))):
         estimates = {reader: own.estimates(options.resampling) for reader, own in rows.items()}

@@ -31,7 +31,7 @@ from reveal_bench.evaluation.permutation import (
     Paired,
     Signs,
     flip_distributions,
-    largest_of_flips,
+    flipped_t,
     n_differing,
     t_of,
 )
@@ -160,9 +160,10 @@ def find_differences(
     relative : True for the relative decrease ``(b - a) / b``, False for ``a - b``
     margin : margin for the one-sided p
     """
+    flipped = flipped_t(paired.contributions, signs, paired.swaps)
     tests = [
         _test(paired, column, distribution, values, relative=relative)
-        for column, distribution in enumerate(flip_distributions(paired.contributions, signs, paired.swaps))
+        for column, distribution in enumerate(flip_distributions(paired.contributions, flipped, paired.swaps))
     ]
     enough = np.concatenate([[_has_enough(n_behind[~np.isnan(values[0][1:])], relative)], n_behind >= LEAST_UNITS])
     kept = [None if missing else test for test, missing in zip(tests, unknown | ~enough, strict=True)]
@@ -180,7 +181,7 @@ def find_differences(
             tails[i] = test.tails(margin, q)
     findings = [i for i in range(1, len(kept)) if kept[i] is not None]
     if len(findings) > 1:
-        together = largest_of_flips(paired.contributions, signs, findings, paired.swaps)
+        together = FlipDistribution.of(np.fmax.reduce(flipped[:, findings], axis=1))
         for i in findings:
             test = kept[i]
             assert test is not None

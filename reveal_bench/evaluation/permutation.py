@@ -285,30 +285,31 @@ def normal_tail(t: float, start: float) -> float:
 
 
 def flip_distributions(
-    contributions: FloatArray, signs: Signs, swaps: Swaps | None = None
+    contributions: FloatArray, flipped: FloatArray, swaps: Swaps | None = None
 ) -> list[FlipDistribution | None]:
     """Return the distribution of t* for each difference; None if the difference is undefined or too few units differ.
 
     Parameters
     ----------
     contributions : float array (n_units, n_differences); with `swaps`, the macro's column first
+    flipped : result of :func:`flipped_t`
     swaps : swaps of the groups; None if flips change the signs of the contributions
 
     Examples
     --------
     Two of the 256 flips of eight equal differences are as extreme as the data, and count half:
 
-    >>> (distribution,) = flip_distributions(np.ones((8, 1)), draw_signs(8, Resampling(1)))
+    >>> equal = np.ones((8, 1))
+    >>> (distribution,) = flip_distributions(equal, flipped_t(equal, draw_signs(8, Resampling(1))))
     >>> distribution.p(np.sqrt([8.0])) * 256
     array([1.])
     """
     differ = [_units_that_differ(contributions, column, swaps) for column in range(contributions.shape[1])]
     has_few = [n_differing(column) < LEAST_DIFFERING for column in contributions.T]
     is_sampled = [not few and units.sum() >= _EXACT_BELOW for few, units in zip(has_few, differ, strict=True)]
-    sampled = _flipped(contributions, signs, swaps).T if any(is_sampled) else contributions.T
     return [
         None if few else FlipDistribution.of(own) if drawn else _of_all_flips(contributions, column, units, swaps)
-        for column, (few, drawn, own, units) in enumerate(zip(has_few, is_sampled, sampled, differ, strict=True))
+        for column, (few, drawn, own, units) in enumerate(zip(has_few, is_sampled, flipped.T, differ, strict=True))
     ]
 
 
@@ -327,12 +328,12 @@ def _of_all_flips(contributions: FloatArray, column: int, units: BoolArray, swap
     """Return the distribution of t* over every flip of the units on which the systems differ, which must be few."""
     flips = np.array(list(product((1.0, -1.0), repeat=int(units.sum()))))
     if swaps is None:
-        return FlipDistribution.of(_flipped(contributions[units, column : column + 1], flips)[:, 0], is_exact=True)
-    flipped = _flipped(contributions, flips, swaps.of_units(units))[:, column]
+        return FlipDistribution.of(flipped_t(contributions[units, column : column + 1], flips)[:, 0], is_exact=True)
+    flipped = flipped_t(contributions, flips, swaps.of_units(units))[:, column]
     return FlipDistribution.of(flipped, is_exact=True)
 
 
-def _flipped(contributions: FloatArray, signs: npt.NDArray[np.floating], swaps: Swaps | None = None) -> FloatArray:
+def flipped_t(contributions: FloatArray, signs: npt.NDArray[np.floating], swaps: Swaps | None = None) -> FloatArray:
     """Return t* of each difference after every flip, (n_flips, n_differences)."""
     scale = np.sqrt((contributions**2).sum(axis=0))
     scale = np.where(scale > 0, scale, np.nan)
@@ -358,15 +359,6 @@ def t_of(contributions: FloatArray) -> float:
     """Return the statistic t, ``|sum d| / sqrt(sum d**2)``."""
     scale = float(np.sqrt((contributions**2).sum()))
     return abs(float(contributions.sum())) / scale if scale > 0 else 0.0
-
-
-def largest_of_flips(
-    contributions: FloatArray, signs: Signs, findings: Sequence[int], swaps: Swaps | None
-) -> FlipDistribution:
-    """Return the distribution of the largest t* among `findings`, which are columns of `contributions`."""
-    if swaps is None:
-        return FlipDistribution.of(_flipped(contributions[:, findings], signs).max(axis=1))
-    return FlipDistribution.of(np.fmax.reduce(_flipped(contributions, signs, swaps)[:, findings], axis=1))
 
 
 def pairs_p(systems: Sequence[Resampled], blocks: Iterable[npt.NDArray[Any]]) -> FloatArray | None:

@@ -20,6 +20,7 @@ from reveal_bench.evaluation.permutation import (
     blocks_of_signs,
     draw_signs,
     flip_distributions,
+    flipped_t,
     pair_up,
     pairs_p,
     t_of,
@@ -33,7 +34,8 @@ from tests.evaluation.test_comparison import FINDINGS, system
 
 
 def p_of(differences: list[float]) -> float:
-    (distribution,) = flip_distributions(np.array(differences)[:, None], draw_signs(len(differences), Resampling(9)))
+    column = np.array(differences)[:, None]
+    (distribution,) = flip_distributions(column, flipped_t(column, draw_signs(len(differences), Resampling(9))))
     return math.nan if distribution is None else float(distribution.p(np.array([t_of(np.array(differences))]))[0])
 
 
@@ -261,7 +263,8 @@ def test_equal_systems_never_differ_significantly(rng: np.random.Generator) -> N
 
 def test_few_swaps_give_the_small_p_of_many_pairs() -> None:
     """Of 30 patients, all prefer the first system: 2 of 2**30 flips are as extreme, far fewer than 1 in 1,000."""
-    (distribution,) = flip_distributions(np.ones((30, 1)), draw_signs(30, Resampling(1000)))
+    equal = np.ones((30, 1))
+    (distribution,) = flip_distributions(equal, flipped_t(equal, draw_signs(30, Resampling(1000))))
     assert distribution is not None
     p = float(distribution.p(np.array([math.sqrt(30)]))[0])
     assert 2 / 2**30 < p < 0.05 / 4950  # the 4,950 pairs of 100 systems
