@@ -18,7 +18,7 @@ from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events
 from reveal_leaderboard.web.app import READ_PAGES
 from reveal_leaderboard.web.link_preview import LinkPreviews
-from reveal_leaderboard.web.pages import admin, entry, mine, submission, submit
+from reveal_leaderboard.web.pages import admin, entry, mine, submit
 from reveal_leaderboard.web.pages.plain import add_read_pages
 from reveal_leaderboard.web.pages.submit import FIELDS
 from reveal_leaderboard.web.services import NotAdminError
@@ -269,22 +269,20 @@ def test_a_good_file_is_linted_asked_about_sent_once_and_watched(world: Any, goo
     assert "<b>8 of 10 left</b>" in balance
     assert f"/submission?id={sent}" in handlers.send(request, *asked)
 
-    way = submission.SubmissionHandlers(world.services)
-    visible, timer, kept = way.open(asking(world, world.ada, id=sent))
-    assert "In the queue, position 1." in visible
-    assert (timer.active, kept) == (True, sent)
+    def watched(user: User | None) -> Any:
+        return read_page(world, "/submission", user, id=sent)
+
+    assert "In the queue, position 1." in watched(world.ada).text
+    assert " data-refresh" in watched(world.ada).text
     for other in (world.bo, None):  # not theirs to watch
-        reply, timer = way.watch(asking(world, other), sent)
-        assert "Net" not in reply
-        assert timer.active is False
+        assert "Net" not in watched(other).text
+        assert watched(other).status_code == 404
     world.score(0.9)
-    visible, timer = way.watch(asking(world, world.ada), sent)
-    assert "Net is scored." in visible
-    assert f"/entry?id={sent}" in visible
+    assert "Net is scored." in watched(world.ada).text
+    assert f"/entry?id={sent}" in watched(world.ada).text
     world.rank({sent: (1, 1, 2, "A")})
-    visible, timer = way.watch(asking(world, world.ada), sent)
-    assert "Rank 1–2 of 3, tier A." in visible
-    assert timer.active is False
+    assert "Rank 1–2 of 3, tier A." in watched(world.ada).text
+    assert " data-refresh" not in watched(world.ada).text
 
 
 def test_only_what_is_complete_can_be_sent_and_of_several_teams_none_is_chosen(world: Any) -> None:
@@ -447,10 +445,10 @@ async def like_gradio(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": GRADIO[40:]})
 
 
-def read_page(world: World, path: str, **query: str) -> Any:
-    """The answer to a visitor of a page that is read."""
+def read_page(world: World, path: str, user: User | None = None, **query: str) -> Any:
+    """The answer to the browser of `user` on a page that is read."""
     app = FastAPI()
-    asking(world, None)
+    asking(world, user)
     add_read_pages(app, world.services, READ_PAGES, [("Board", "/")])
     return TestClient(app).get(path, params=query or None)
 

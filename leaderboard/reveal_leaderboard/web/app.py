@@ -142,9 +142,12 @@ POLL_SECONDS = 0.05
 MAX_UPLOAD_BYTES = 200 * 1000 * 1000
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "sans-serif"]
 MONO_FONTS = ["ui-monospace", "monospace"]
-READ_PAGES = {"/": board.show, "/entry": entry.show, "/compare": compare.show, "/about": about.show}
+READ_PAGES = {
+    "/": board.show, "/entry": entry.show, "/submission": submission.show, "/compare": compare.show,
+    "/about": about.show,
+}  # fmt: skip
 """Pages that are read; those below act."""
-PAGES = {"/submit": submit, "/mine": mine, "/submission": submission, "/admin": admin, "/read": read}
+PAGES = {"/submit": submit, "/mine": mine, "/admin": admin, "/read": read}
 MENU = ("/", "/submit", "/mine", "/compare", "/about")
 
 

@@ -50,6 +50,7 @@
   };
   // Without its empty fields, a form has the shortest address of its view.
   const address = (form) => form.action + "?" + new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+  const read = async (url) => new DOMParser().parseFromString(await (await fetch(url)).text(), "text/html");
   const change = (event) => {
     const form = event.target.closest("form[data-live]");
     if (!form || (event.type === "change" && event.target.type === "search")) return;
@@ -61,12 +62,19 @@
     if (target.type !== "search" || !target.form.matches("[data-live]")) return;
     clearTimeout(typed);
     typed = setTimeout(async () => {
-      const url = address(target.form), answer = await fetch(url);
+      const url = address(target.form), page = await read(url);
       if (url !== address(target.form)) return;
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       document.querySelector("#board").replaceWith(page.querySelector("#board"));
       history.replaceState(null, "", url);
     }, 250);
+  };
+  // What waits for the server is read again every second.
+  const refresh = async () => {
+    const part = document.querySelector("[data-refresh]");
+    if (!part) return;
+    const now = document.hidden ? null : await read(location.href).then((page) => page.getElementById(part.id), () => null);
+    if (now && now.outerHTML !== part.outerHTML) part.replaceWith(now); // screen readers read what is replaced
+    setTimeout(refresh, 1000);
   };
   // On a phone, all choices except the first are collapsed, so that the board is visible.
   const unfold = (event) => {
@@ -105,5 +113,6 @@
   document.addEventListener("keydown", enter, true);
   document.body.prepend(skip);
   follow();
+  setTimeout(refresh, 1000);
   new MutationObserver(() => { follow(); fade(); }).observe(document.body, {childList: true, subtree: true});
 })();
