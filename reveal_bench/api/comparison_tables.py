@@ -134,7 +134,7 @@ class Comparisons(TableResult):
         if shared != {c.metric for c in self.comparisons}:
             return []  # one metric was asked for
         return [
-            f"not compared, because {name} lacks them: {', '.join(METRICS[one].title for one in lacking)}{why}"
+            f"not compared, because {name} lacks them: {'; '.join(METRICS[one].title for one in lacking)}{why}"
             for name, why, lacking in (
                 (self.a, scale_reason(self.scored_a), [one for one in of_b if one not in of_a]),
                 (self.b, scale_reason(self.scored_b), [one for one in of_a if one not in of_b]),

@@ -141,7 +141,7 @@ def compare(
         return
     result = replace(result, a=name_a, b=name_b)
     terminal.print_comparisons(result.comparisons, result.caption, what="decrease" if relative else "A - B", wide=wide)
-    for sentence in (*result.unanswered, *result.verdicts):
+    for sentence in (*result.remarks, *result.verdicts):
         terminal.say(sentence)
 
 

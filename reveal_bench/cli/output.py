@@ -301,7 +301,7 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     Unless `wide`, a long comparison shows the findings of only the first metric, and the macros of the others. On a
     narrow terminal, the systems' values are omitted, then the numbers of cases.
     """
-    from reveal_bench.api.comparison_tables import in_short, unshared_findings
+    from reveal_bench.api.comparison_tables import in_short
     from reveal_bench.metrics import METRICS
     from reveal_bench.words import count_text
 
@@ -318,8 +318,6 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     _print_left_out(left_out)
     if any(not math.isnan(one.estimate.value) and math.isnan(one.low_adjusted) for one in comparisons):
         say("no interval where too few patients differ or have the finding: docs/statistics.md")
-    for sentence in unshared_findings(every):
-        say(sentence)
     for one in comparisons:
         if one.reason and math.isnan(one.p_adjusted) and one.verdict is None:  # a verdict includes the reason
             say(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")

@@ -174,7 +174,7 @@ def run_model(
     epochs : number of times that every question is asked
     limit : ask only the first `limit` questions; a later call may raise the limit
     prices : prices of tokens, for the cost
-    ask_again : ask failed questions again
+    ask_again : ask failed questions again; if no question has an answer, model and settings may differ
     organization : the submitter, for ``submission.json``
     counterfactuals : a phantom's images without each finding, for the control "without-finding"
     progress : a :data:`reveal_bench.models.run_monitor.Progress`, called from another thread than the caller's but
@@ -202,8 +202,10 @@ def run_model(
         settings, calibration = _calibrated(out, settings, choice, progress)
         asking = _asking_class().of_folder(folder, split, settings, limit=limit, counterfactuals=counterfactuals)
         info = _info(asking, choice, epochs, limit, prices, calibration)
-        check_same_run(out, info)
         done = read_log_folder(out / LOGS)
+        is_unanswered = all(exchange.status == "failed" for exchange in done.values()) and calibration is None
+        if not (ask_again and is_unanswered):  # a run without answers may be asked again with corrected settings
+            check_same_run(out, info)
         _check_shots(out, done, asking)
         wanted = [(question.id, epoch) for question in asking.questions for epoch in range(1, epochs + 1)]
         check_keeps_answers(out, set(wanted))

@@ -221,7 +221,7 @@ def test_natural_forms_of_arguments_work(studies: tuple[Path, Path]) -> None:
     f1 = {one.finding: one.value for one in rb.score(logits, bench, thresholds=tuning).estimates if one.metric == "f1"}
     assert f1["Mass"] == pytest.approx(2 / 3)
     left_out = rb.compare(table, logits, bench).remarks
-    assert left_out[0].startswith("not compared, because b lacks them: F1, Precision, ")
+    assert left_out[0].startswith("not compared, because b lacks them: F1; Precision; ")
     assert rb.compare(table, logits, bench, metric="AUROC").remarks == []
     assert bench.references.to_pandas().study_id.tolist() == [f"study-{i}" for i in range(N_STUDIES)]
 

@@ -301,9 +301,18 @@ def test_ten_requests_in_a_row_that_fail_end_a_run(films: Path, truth: Truth, tm
 def test_a_run_without_an_answer_ends_with_the_reason(films: Path, truth: Truth, tmp_path: Path) -> None:
     faults = {question: ["400"] * 9 for question, _, _ in truth.questions}
     message = r"no question was answered; last reason: .*400"
-    with playing(truth, faults=faults) as (model, _), pytest.raises(RunStoppedError, match=message):
-        run_model(films, "test", tmp_path, AskSettings(), ModelChoice("played", model.url), limit=2)
-    assert read_run(tmp_path).summary.by_status == {"failed": 2}
+    with playing(truth, faults=faults) as (model, _):
+        with pytest.raises(RunStoppedError, match=message):
+            run_model(films, "test", tmp_path, AskSettings(), ModelChoice("misspelt", model.url), limit=2)
+        assert read_run(tmp_path).summary.by_status == {"failed": 2}
+        for codes in model.faults.values():
+            codes.clear()
+        choice = ModelChoice("played", model.url)
+        with pytest.raises(ValueError, match="contains another run"):
+            run_model(films, "test", tmp_path, AskSettings(), choice, limit=2)
+        run_model(films, "test", tmp_path, AskSettings(), choice, limit=2, ask_again=True)
+    again = read_run(tmp_path)
+    assert (again.info.model, again.summary.by_status) == ("played", {"answered": 2})
 
 
 def test_deviating_responses_are_answers(films: Path, truth: Truth, tmp_path: Path) -> None:
