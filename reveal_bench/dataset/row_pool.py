@@ -294,9 +294,8 @@ def _make(record: Record, build: BuildContext) -> RowResult:
 
 
 PART_RECORDS = 32
-ROWS_AT_ONCE = 8
-"""Number of rows read at a time; the pictures of one row may take megabytes."""
 PART_BYTES = 16 << 20
+"""Size of a part, which is read at once; the pictures of one row may take megabytes."""
 
 
 class Spool:
@@ -358,7 +357,7 @@ class Spool:
         """Yield (row, findings that are asked for the row), in the order of the records."""
         for index in sorted(self.folder.glob("*.json")):
             asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
-            rows = read_rows(index.with_suffix(".parquet"), at_once=ROWS_AT_ONCE)
+            rows = read_rows(index.with_suffix(".parquet"), at_once=PART_RECORDS)
             yield from zip(rows, asked, strict=True)
 
     def facts(self, columns: Sequence[str]) -> list[Row]:
@@ -368,7 +367,7 @@ class Spool:
     def side_rows(self) -> Iterator[Row]:
         """Yield every row of the side table."""
         for path in sorted(self.folder.glob("*-side.parquet")):
-            yield from read_rows(path, at_once=ROWS_AT_ONCE)
+            yield from read_rows(path, at_once=PART_RECORDS)
 
     def _path(self, number: int, ending: str) -> Path:
         return self.folder / f"{number:06d}{ending}"
