@@ -450,12 +450,12 @@ def write_reveal(
     return counts
 
 
-def write_midrc(out: Path, n_studies: int = 100, **options: Any) -> dict[str, int]:
+def write_midrc(out: Path, n_studies: int = 100, *, long_side: int = 3056, **options: Any) -> dict[str, int]:
     """Write the download of :func:`write_reveal` in the layout of MIDRC.
 
     This layout has a zip archive per series, a manifest, and a table per node.
     """
-    return write_reveal(out, n_studies, layout="midrc", **options)
+    return write_reveal(out, n_studies, layout="midrc", long_side=long_side, **options)
 
 
 def reveal_film(

@@ -14,13 +14,14 @@ from reveal_bench.phantom import write_reveal
 from reveal_bench.phantom.radiograph import render
 from reveal_bench.phantom.reveal_findings import draw_reveal_film, sides
 from reveal_bench.phantom.reveal_studies import PORTRAIT, RevealImage, made_uid, studies
+from tests.cli.test_score import call
 from tests.conftest import files_of
 
 
-@pytest.mark.parametrize("layout", ["dicom", "midrc"])
-def test_same_seed_same_bytes(tmp_path, layout):
+@pytest.mark.parametrize("style", ["reveal-cxr", "midrc"])
+def test_same_seed_same_bytes(tmp_path, style):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_reveal(tmp_path / name, n_studies=3, seed=seed, long_side=64, layout=layout)
+        call("phantom", tmp_path / name, "--style", style, "--images", 3, "--seed", seed, "--long-side", 64)
     a, b, c = (files_of(tmp_path / name) for name in "abc")
     assert a == b
     assert a != c
