@@ -1,6 +1,6 @@
 """Conventions of challenges and libraries against slow, plain versions of their published rules.
 
-Each convention runs on 1,000 random and degenerate inputs. The number of inputs on which this package and the rule
+Each convention runs on 250 random and degenerate inputs. The number of inputs on which this package and the rule
 differ, or only one of them has a value, is in the table of docs/metrics.md, which is compared with the counts here.
 Inputs on which the rule itself has no value (it would divide by 0) count as different only if this package has one.
 """
@@ -24,7 +24,7 @@ from reveal_bench.metrics.map_scores import _LEVELS
 from tests.conftest import ROOT
 from tests.metrics.test_detection import World, worlds
 
-N = 1000
+N = 250
 Array = npt.NDArray[np.float64]
 Pair = tuple[float, float]
 NAN = math.nan

@@ -122,7 +122,7 @@ def test_controls_that_cannot_be_are_refused(options: dict[str, Any], message: s
 
 # Images shown ---------------------------------------------------------------------------------------------------------
 
-N_FILMS, SIDE = 66, 128
+N_FILMS, SIDE = 40, 128
 LOCAL = ("Airspace Opacity", "Atelectasis", "Consolidation", "Edema")
 """Findings that are on either side, and change nothing of the film but where they are."""
 
