@@ -32,6 +32,7 @@ import numpy as np
 
 from reveal_bench.arguments import PROBABILITY_RULE, ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.metrics.intervals import Estimate
 
 Binning = Literal["width", "count"]
 _MOST_BINS = 100
@@ -47,14 +48,14 @@ class Bin:
     low, high : bounds of the bin; for bins of equal counts, the lowest and the highest probability in it
     n : number of cases, at least one
     said : mean probability of the cases
-    rate : proportion of the cases with the event
+    rate : proportion of the cases with the event; without interval from :func:`reliability`
     """
 
     low: float
     high: float
     n: int
     said: float
-    rate: float
+    rate: Estimate
 
 
 def reliability(
@@ -75,7 +76,7 @@ def reliability(
     Examples
     --------
     >>> p, y = np.array([0.1, 0.15, 0.8, 0.9]), np.array([False, True, True, True])
-    >>> [(one.n, round(one.said, 3), one.rate) for one in reliability(p, y, n_bins=2)]
+    >>> [(one.n, round(one.said, 3), one.rate.value) for one in reliability(p, y, n_bins=2)]
     [(2, 0.125, 0.5), (2, 0.85, 1.0)]
     """
     _check(probabilities, happened)
@@ -92,7 +93,7 @@ def reliability(
     for place in np.unique(places):
         own = probabilities[places == place]
         ends = (place / n_bins, (place + 1) / n_bins) if binning == "width" else (own.min(), own.max())
-        rate = float(happened[places == place].mean())
+        rate = Estimate(float(happened[places == place].mean()))
         bins.append(Bin(float(ends[0]), float(ends[1]), len(own), float(own.mean()), rate))
     return bins
 
@@ -102,10 +103,10 @@ def calibration_error(bins: list[Bin]) -> float:
 
     Examples
     --------
-    >>> round(calibration_error([Bin(0.0, 0.5, 3, 0.2, 0.0), Bin(0.5, 1.0, 1, 0.9, 1.0)]), 3)
+    >>> round(calibration_error([Bin(0.0, 0.5, 3, 0.2, Estimate(0)), Bin(0.5, 1.0, 1, 0.9, Estimate(1))]), 3)
     0.175
     """
-    return sum(one.n * abs(one.said - one.rate) for one in bins) / sum(one.n for one in bins)
+    return sum(one.n * abs(one.said - one.rate.value) for one in bins) / sum(one.n for one in bins)
 
 
 @dataclass(frozen=True)

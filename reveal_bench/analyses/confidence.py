@@ -152,7 +152,12 @@ def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Bi
     cases = _GroupedCases.of(confidences)
     findings = cases.groups
     bins = {
-        name: reliability(confidences.probabilities[own], confidences.happened[own], n_bins=n_bins, binning=binning)
+        name: _with_intervals(
+            cases,
+            confidences,
+            own,
+            reliability(confidences.probabilities[own], confidences.happened[own], n_bins=n_bins, binning=binning),
+        )
         for name, own in cases.parts()
     }
     errors = {name: calibration_error(bins[name]) for name in findings}
@@ -209,6 +214,15 @@ class _GroupedCases:
         ]
         fewest: IntArray = np.array(sides).min(axis=1)
         return fewest
+
+
+def _with_intervals(cases: _GroupedCases, confidences: Confidences, own: BoolArray, bins: list[Bin]) -> list[Bin]:
+    """Return the bins of a finding's cases, which follow each other by probability, with intervals of their rates."""
+    order = np.flatnonzero(own)[np.argsort(confidences.probabilities[own], kind="stable")]
+    codes = np.zeros(len(own), np.int64)
+    codes[order] = np.repeat(np.arange(len(bins)), [one.n for one in bins])
+    _, *rates = cases.means(confidences.happened.astype(np.float64), codes, len(bins), (0.0, 1.0), own)
+    return [replace(one, rate=rate) for one, rate in zip(bins, rates, strict=True)]
 
 
 _UNBOUNDED = (-math.inf, math.inf)

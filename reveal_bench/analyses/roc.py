@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,7 +55,10 @@ class LabelBand:
 
 @dataclass(frozen=True, slots=True)
 class PartialArea:
-    """Partial area under a finding's ROC curve, as an area and in McClish's standardized form."""
+    """Partial area under a finding's ROC curve, as an area and in McClish's standardized form.
+
+    `area.n` is the number of cases with the finding.
+    """
 
     finding: str
     max_fpr: float
@@ -198,6 +201,7 @@ def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: floa
         for at, sensitivity, precision in both:
             roc_bands.append(LabelBand(finding, at, sensitivity))
             precision_bands.append(LabelBand(finding, at, precision))
+        area = replace(area, n=int(own.cuts.n_positive))
         value, low, high = _standardized(np.array([area.value, area.low, area.high]), max_fpr).tolist()
         areas.append(PartialArea(finding, max_fpr, area, Estimate(value, low, high)))
     roc = {finding: _roc(own) for finding, own in cuts.items()}

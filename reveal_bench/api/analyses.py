@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ class Confidence(TablesResult):
     @property
     def reliability(self) -> RoundedTable:
         """Predicted probabilities and observed rates in every bin of every finding."""
-        rows = [{"finding": finding} | asdict(one) for finding, bins in self.judged.bins.items() for one in bins]
+        rows = [{"finding": finding} | as_record(one) for finding, bins in self.judged.bins.items() for one in bins]
         return RoundedTable(f"Reliability: rate of {self.judged.confidences.event} by predicted probability", rows)
 
     @property

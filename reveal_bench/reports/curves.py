@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,20 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.reports.figures import panels
+from reveal_bench.metrics.intervals import Estimate
+from reveal_bench.reports.figures import (
+    NO_INTERVAL,
+    by_cases,
+    cases_note,
+    dashed_line,
+    line_handle,
+    mark_handle,
+    panels,
+    patch,
+)
 from reveal_bench.reports.style import (
     DASHED,
     INK,
-    RULE,
     SOFT,
     Illustration,
     Paint,
@@ -36,11 +45,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LARGEST = 7.0  # marker diameter in points of the bin with the most cases
+_BAND = "#8fd0c6"  # of 95% intervals in figures of one system
 
 
 def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
-    """Return figures of reliability, risk against coverage, and net benefit if defined.
+    """Return figures of risk against coverage, and of reliability and net benefit if defined.
 
     Raises
     ------
@@ -48,90 +57,121 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
         Without matplotlib.
     """
     check_extra("matplotlib")
-    event = judged.confidences.event
+    own = judged.confidences
+    found = [one for one in judged.calibration if one.finding != MACRO]
+    answers = dict.fromkeys(own.groups, 0) | {one.finding: one.n for one in found}
+    n_cases = answers | {one.finding: one.n_events for one in found} if own.whole_split else answers
+    note = cases_note(n_cases, "cases with the finding" if own.whole_split else "answers")
     figures = [
-        Illustration(
-            "reliability",
-            "Reliability",
-            f"Rate of {event} against the stated probability; marks are bins, larger with more cases.",
-            f"Per finding, the rate of {event} in bins of the stated probability; the diagonal is perfect calibration.",
-            lambda width: _reliability(judged, width),
-        ),
         Illustration(
             "coverage",
             "Risk and coverage",
-            "Share of wrong answers if only the most confident cases are answered; dashed: all cases answered.",
+            f"Share of wrong answers if only the most confident cases are answered. {cases_note(answers, 'answers')}",
             "Per finding, the share of wrong answers against the share of cases that are answered.",
-            lambda width: _coverage(judged, width),
-        ),
+            partial(_coverage, judged, answers),
+        )
     ]
-    if judged.benefits:
+    if any(n_cases.values()):
+        figures.insert(0, Illustration(
+            "reliability",
+            "Reliability",
+            f"Rate of {own.event} against the stated probability, in bins with 95% intervals. {note}",
+            f"Per finding, the rate of {own.event} in bins of the stated probability; the diagonal is perfect "
+            "calibration.",
+            partial(_reliability, judged, n_cases),
+        ))  # fmt: skip
+    if any(n_cases.values()) and judged.benefits:
         figures.append(
             Illustration(
                 "net_benefit",
                 "Net benefit",
-                "Net benefit of acting at or above a probability threshold, with 95% intervals; dashed: always "
-                "acting; zero: never acting.",
+                f"Net benefit of acting at or above a probability threshold. {note}",
                 "Per finding, the net benefit of the system and of always acting, against the threshold.",
-                lambda width: _benefit(judged, width),
+                partial(_benefit, judged, n_cases),
             )
         )
     return figures
 
 
-def _reliability(judged: CalibrationResult, width: float) -> Figure:
-    event = judged.confidences.event
+def _draw_estimates(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], colour: str) -> None:
+    """Draw proportions as percentages with their intervals; marks without interval are hollow."""
+    for x, one in zip(places, (one.times(100) for one in estimates), strict=True):
+        axes.plot([x, x], [one.low, one.high], color=colour, linewidth=1.0, clip_on=False)
+        face = colour if one.has_interval else "white"
+        axes.plot(x, one.value, "o", color=colour, markerfacecolor=face, markersize=3.5, clip_on=False)
+
+
+def _estimate_handles(estimates: Iterable[Estimate], label: str) -> list[Any]:
+    """Return the legend handles of marks with an interval, which are called `label`, and of hollow marks."""
+    handles = {True: line_handle(label, INK, marker="o", markersize=3.5), False: mark_handle(NO_INTERVAL)}
+    drawn = {one.has_interval for one in estimates if not math.isnan(one.value)}
+    return [handle for has_interval, handle in handles.items() if has_interval in drawn]
+
+
+def _reliability(judged: CalibrationResult, n_cases: Mapping[str, int], width: float) -> Figure:
+    names = by_cases(n_cases)
 
     def draw(axes: Axes, name: str) -> None:
         bins = judged.bins[name]
-        most = max(one.n for one in bins)
         axes.plot([0, 100], [0, 100], color=SOFT, linewidth=0.8, linestyle=DASHED)
-        axes.plot([100 * one.said for one in bins], [100 * one.rate for one in bins], color=RULE, linewidth=0.8)
-        for one in bins:
-            size = _LARGEST * max(math.sqrt(one.n / most), 0.3)
-            axes.plot(
-                100 * one.said, 100 * one.rate, "o", color=paints(1)[0].colour, markersize=size, clip_on=False,
-                markeredgecolor="white", markeredgewidth=0.4,
-            )  # fmt: skip
+        _draw_estimates(axes, [100 * one.said for one in bins], [one.rate for one in bins], paints(1)[0].colour)
         axes.set_ylim(0, 100)
 
-    return panels(list(judged.bins), width, draw, "Predicted probability (%)", f"Rate of {event} (%)")
+    rates = [one.rate for name in names for one in judged.bins[name]]
+    return panels(
+        names, width, draw, "Predicted probability (%)", f"Rate of {judged.confidences.event} (%)", n_cases=n_cases,
+        marks=[*_estimate_handles(rates, "bin with 95% interval"), dashed_line("perfect calibration")],
+    )  # fmt: skip
 
 
-def _coverage(judged: CalibrationResult, width: float) -> Figure:
-    highest = max(max(risk) for _, risk in judged.curves.values())
+def _coverage(judged: CalibrationResult, answers: Mapping[str, int], width: float) -> Figure:
+    names = ([POOLED] if len(judged.curves) > 2 else []) + by_cases(answers)
+    colour = paints(1)[0].colour
+    shown = [one for one in judged.answered if one.finding in names]
+    ends = [one.risk.high if one.risk.has_interval else one.risk.value for one in shown]
+    highest = max(*ends, *(max(judged.curves[name][1]) for name in names), 0.01)
 
     def draw(axes: Axes, name: str) -> None:
         coverage, risk = judged.curves[name]
-        axes.plot(100 * coverage, 100 * risk, color=paints(1)[0].colour, linewidth=1.4)
+        axes.plot(100 * coverage, 100 * risk, color=_BAND, linewidth=1.4)
         axes.axhline(100 * risk[-1], color=SOFT, linewidth=0.8, linestyle=DASHED)
-        axes.set_ylim(0, 105 * max(highest, 0.01))
+        own = [one for one in shown if one.finding == name]
+        _draw_estimates(axes, [100 * one.coverage for one in own], [one.risk for one in own], colour)
+        axes.set_ylim(0, min(100, 105 * highest))
 
-    names = [name for name in judged.curves if name != POOLED or len(judged.curves) > 2]
-    return panels(names, width, draw, "Cases answered (%)", "Wrong answers (%)")
+    marks = [
+        line_handle("every coverage", _BAND),
+        *_estimate_handles([one.risk for one in shown], "50 to 100% answered, with 95% interval"),
+        dashed_line("all answered"),
+    ]
+    whole = {POOLED: sum(answers.values()), **answers}
+    return panels(names, width, draw, "Cases answered (%)", "Wrong answers (%)", n_cases=whole, marks=marks)
 
 
-def _benefit(judged: CalibrationResult, width: float) -> Figure:
-    of_finding: dict[str, list[NetBenefit]] = {}
-    for row in judged.benefits:
-        of_finding.setdefault(row.finding, []).append(row)
+def _benefit(judged: CalibrationResult, n_cases: Mapping[str, int], width: float) -> Figure:
+    names = by_cases(n_cases)
+    of_finding = {name: [row for row in judged.benefits if row.finding == name] for name in names}
+    marks = [
+        line_handle("system", paints(1)[0].colour),
+        patch("95% interval", Paint(_BAND)),
+        dashed_line("acting always"),
+        line_handle("acting never", INK, linewidth=0.6),
+    ]
+    if not any(row.system.has_interval for rows in of_finding.values() for row in rows):
+        del marks[1]
     return panels(
-        list(of_finding),
-        width,
-        partial(_draw_benefit, of_finding),
-        "Threshold probability for acting (%)",
-        "Net benefit per 100 cases",
-    )
+        names, width, partial(_draw_benefit, of_finding), "Threshold probability for acting (%)",
+        "Net benefit per 100 cases", marks=marks, n_cases=n_cases,
+    )  # fmt: skip
 
 
-def _draw_benefit(of_finding: dict[str, list[NetBenefit]], axes: Axes, name: str) -> None:
+def _draw_benefit(of_finding: Mapping[str, Sequence[NetBenefit]], axes: Axes, name: str) -> None:
     rows = of_finding[name]
     places = [100 * row.threshold for row in rows]
-    colour = paints(1)[0].colour
     known = [row.system.has_interval for row in rows]
     low, high = [100 * row.system.low for row in rows], [100 * row.system.high for row in rows]
-    axes.fill_between(places, low, high, where=known, color=paints(3)[2].colour, alpha=0.5, linewidth=0)
-    axes.plot(places, [100 * row.system.value for row in rows], color=colour, linewidth=1.4)
+    axes.fill_between(places, low, high, where=known, color=_BAND, alpha=0.5, linewidth=0)
+    axes.plot(places, [100 * row.system.value for row in rows], color=paints(1)[0].colour, linewidth=1.4)
     axes.plot(places, [100 * row.act_always for row in rows], color=SOFT, linewidth=0.8, linestyle=DASHED)
     axes.axhline(0, color=INK, linewidth=0.6)
     # always acting has an unbounded loss, so the axis only covers attainable net benefit
@@ -194,27 +234,36 @@ def label_figures(systems: Mapping[str, LabelCurves], readers: Sequence[ReaderPo
         Without matplotlib.
     """
     check_extra("matplotlib")
+    n_cases = {one.finding: one.area.n for curves in systems.values() for one in curves.areas}
+    reasons = {name: reason for curves in systems.values() for name, reason in curves.left_out.items()}
+    is_banded = any(one.height.has_interval for curves in systems.values() for one in curves.roc_bands)
+    bands = ", with pointwise 95% intervals of findings that at least 10 patients have and at least 10 lack"
+    end = f"{bands if is_banded else ''}. {cases_note(n_cases, 'cases with the finding', reasons)}"
     return [
         Illustration(
             "roc",
             "ROC",
-            "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% intervals, for "
-            f"findings that at least 10 patients have and at least 10 lack{'; points are readers' if readers else ''}.",
+            f"Sensitivity against the false positive rate over all thresholds{end}",
             "Per finding, sensitivity against the false positive rate.",
-            lambda width: _label_panels(systems, width, is_roc=True, readers=readers),
+            lambda width: _label_panels(systems, n_cases, width, is_roc=True, readers=readers),
         ),
         Illustration(
             "precision_recall",
             "Precision and recall",
-            "Precision against recall over all thresholds, with 95% bands as in the ROC figure.",
+            f"Precision against recall over all thresholds{end}",
             "Per finding, precision against recall.",
-            lambda width: _label_panels(systems, width, is_roc=False),
+            lambda width: _label_panels(systems, n_cases, width, is_roc=False),
         ),
     ]
 
 
 def _label_panels(
-    systems: Mapping[str, LabelCurves], width: float, *, is_roc: bool, readers: Sequence[ReaderPoint] = ()
+    systems: Mapping[str, LabelCurves],
+    n_cases: Mapping[str, int],
+    width: float,
+    *,
+    is_roc: bool,
+    readers: Sequence[ReaderPoint] = (),
 ) -> Figure:
     looks = list(zip(systems, paints(len(systems)), strict=True))
 
@@ -239,9 +288,9 @@ def _label_panels(
         axes.set_xlim(0, 100)
         axes.set_ylim(0, 100)
 
-    names = list(dict.fromkeys(name for curves in systems.values() for name in curves.roc))
     labels = ("False positive rate (%)", "Sensitivity (%)") if is_roc else ("Recall (%)", "Precision (%)")
-    return panels(names, width, draw, *labels, series=looks)
+    marks = [dashed_line("chance")] * is_roc + [mark_handle("reader", INK)] * bool(readers)
+    return panels(by_cases(n_cases), width, draw, *labels, series=looks, marks=marks, n_cases=n_cases)
 
 
 def _looks(systems: Mapping[str, Curves]) -> list[tuple[str, Paint]]:

@@ -7,7 +7,7 @@ The figures show the same information as those of papers 000 and 004, in a style
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from reveal_bench.reports.style import (
     INCH,
     INK,
     LINE,
+    PANEL,
     SOFT,
     WIDE,
     Paint,
@@ -30,6 +31,7 @@ from reveal_bench.reports.style import (
     width_of,
     wrap,
 )
+from reveal_bench.words import NBSP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +121,7 @@ def forest(
     names, left = row_names([name for name, _ in rows], width, 1 + n_most // 2)
     looks = paints(len(MARKERS))
     with_interval = {estimate.has_interval for _, own in rows for _, estimate in own if not math.isnan(estimate.value)}
-    hollow = [_NO_INTERVAL] if len(with_interval) > 1 else []
+    hollow = [NO_INTERVAL] if len(with_interval) > 1 else []
     with style():
         line = max(3.6 * n_most + 2.6, LINE * (1 + max((name.count("\n") for name in names), default=0)) + 1)
         top = legend_height([*kinds, *hollow, *([rule[1]] if rule else [])], width)
@@ -135,8 +137,8 @@ def forest(
                 y = row + (abreast.index(kind) - (len(abreast) - 1) / 2) * 3.6 / line
                 fill = "white" if hollow and not estimate.has_interval else looks[kind].colour
                 _draw_mark(axes, estimate, y, MARKERS[kind], fill)
-        handles = [_mark_handle(cut(name, width - 16), MARKERS[k], looks[k].colour) for k, name in enumerate(kinds)]
-        handles += [_mark_handle(name, MARKERS[0], "white") for name in hollow]
+        handles = [mark_handle(cut(name, width - 16), looks[k].colour, MARKERS[k]) for k, name in enumerate(kinds)]
+        handles += [mark_handle(name) for name in hollow]
         if rule:
             axes.axvline(rule[0], color=INK, linewidth=1.0, linestyle=DASHED)
             handles.append(dashed_line(rule[1]))
@@ -147,7 +149,7 @@ def forest(
     return figure
 
 
-_NO_INTERVAL = "hollow: no interval"
+NO_INTERVAL = "hollow: no interval"
 
 
 def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, fill: str) -> None:
@@ -163,7 +165,7 @@ def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, fill: str)
     )  # fmt: skip
 
 
-def _mark_handle(label: str, marker: str, fill: str) -> Any:
+def mark_handle(label: str, fill: str = "white", marker: str = MARKERS[0]) -> Any:
     """Return the legend handle of a series of marks."""
     from matplotlib.lines import Line2D
 
@@ -210,11 +212,16 @@ def patch(label: str, look: Paint) -> Any:
     return Patch(label=label, **look.options)
 
 
-def dashed_line(label: str) -> Any:
-    """Return the legend handle of a dashed line."""
+def line_handle(label: str, colour: str, **look: Any) -> Any:
+    """Return the legend handle of a solid line, or of one with another `look`."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=INK, linewidth=1.0, linestyle=DASHED, label=label)
+    return Line2D([], [], color=colour, label=label, **{"linewidth": 1.4, **look})
+
+
+def dashed_line(label: str) -> Any:
+    """Return the legend handle of a dashed line."""
+    return line_handle(label, INK, linewidth=1.0, linestyle=DASHED)
 
 
 def _columns_of_legend(labels: Sequence[str], width: float) -> int:
@@ -249,6 +256,35 @@ class BarGroup:
     below: tuple[str, ...] = ()
 
 
+FEWEST = 10
+"""Panels of findings with fewer cases are last, and grey."""
+
+
+def by_cases(n_cases: Mapping[str, int]) -> list[str]:
+    """Return the findings to draw: without those without a case, and with those of fewer than :data:`FEWEST` last.
+
+    Examples
+    --------
+    >>> by_cases({"Edema": 9, "Fracture": 0, "Mass": 10})
+    ['Mass', 'Edema']
+    """
+    return sorted((name for name, n in n_cases.items() if n), key=lambda name: n_cases[name] < FEWEST)
+
+
+def cases_note(n_cases: Mapping[str, int], counted: str, left_out: Mapping[str, str] | None = None) -> str:
+    """Return the sentences of a caption on n, grey panels, and findings that are `left_out` with the reason.
+
+    Examples
+    --------
+    >>> cases_note({"Edema": 9, "Fracture": 0, "Mass": 10}, "cases")
+    'n: cases; grey: fewer than 10. Not drawn: Fracture (no case).'
+    """
+    few = f"; grey: fewer than {FEWEST}" if any(0 < n < FEWEST for n in n_cases.values()) else ""
+    missing = {name: "no case" for name, n in n_cases.items() if not n} | dict(left_out or {})
+    names = ", ".join(f"{name} ({reason})" for name, reason in missing.items())
+    return f"n: {counted}{few}." + (f" Not drawn: {names}." if names else "")
+
+
 _PANELS = 4
 _HEIGHT = 34.0
 
@@ -262,21 +298,34 @@ def panels(
     *,
     scale: Callable[[Axes], None] | None = None,
     series: Sequence[tuple[str, Paint]] = (),
+    marks: Sequence[Any] = (),
+    n_cases: Mapping[str, int] | None = None,
+    below: Mapping[str, str] | None = None,
 ) -> Figure:
     """Draw one panel per name, in rows; `x` and `y` are the labels of the axes.
 
-    The horizontal axis is in percent unless the function `scale` sets it up. A legend names the `series`.
+    Parameters
+    ----------
+    scale : function that sets up the horizontal axis, which is in percent by default
+    series : names and looks of the systems, for the legend
+    marks : handles of other marks, for the legend
+    n_cases : name -> number of cases; a panel with fewer than :data:`FEWEST` is grey
+    below : name -> second line of the panel's title
     """
+    n_cases, below = n_cases or {}, below or {}
+    handles = [*(patch(cut(name, width - 16), look) for name, look in series), *marks]
     columns = columns_for(len(names), _PANELS if width == WIDE else 2)
     label, ticks = 5.0, 10.0  # space for the name of the axis, and for the numbers left of each panel
     slot = (width - label) / columns
     with style():
         from matplotlib.ticker import MaxNLocator
 
-        titles = [wrap(name, slot - ticks) for name in names]
+        whole = [f"{name} (n{NBSP}={NBSP}{n_cases[name]:,})" if name in n_cases else name for name in names]
+        titles = ["\n".join(wrap(line, slot - ticks) for line in (title, below.get(name, "")) if line)
+                  for name, title in zip(names, whole, strict=True)]  # fmt: skip
         rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
         tops = [LINE * max(title.count("\n") + 1 for title in row) + 3 for row in rows]
-        top = legend_height([label for label, _ in series], width) if series else 0.0
+        top = legend_height([one.get_label() for one in handles], width) if handles else 0.0
         figure = new_figure(top + sum(tops) + _HEIGHT * len(rows) + 6 * (len(rows) - 1) + 13, width)
         height = figure.get_figheight() * 25.4
         for number, name in enumerate(names):
@@ -284,13 +333,15 @@ def panels(
             low = height - top - sum(tops[: row + 1]) - (_HEIGHT + 6) * row - _HEIGHT
             axes = place_axes(figure, label + column * slot + ticks, low, slot - ticks - 4, _HEIGHT)
             axes.set_title(titles[number], fontsize=8, loc="left", pad=5)
+            axes.set_facecolor(PANEL if n_cases.get(name, FEWEST) < FEWEST else "none")
             draw(axes, name)
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
             (scale or _percent)(axes)
             plain_axes(axes)
-        legend(figure, [patch(label, look) for label, look in series])
-        figure.supxlabel(x, fontsize=8, color=INK, y=1.5 / height)
-        figure.supylabel(y, fontsize=8, color=INK, x=0.5 / width)
+        legend(figure, handles)
+        middle = (low + height - top - tops[0]) / 2
+        figure.supxlabel(x, fontsize=8, color=INK, x=(label + ticks + width - 4) / 2 / width, y=1.5 / height)
+        figure.supylabel(y, fontsize=8, color=INK, x=0.5 / width, y=middle / height)
     return figure
 
 

@@ -5,7 +5,7 @@ Conventions
 Figures are laid out in millimetres, for print and for a large screen at :data:`WIDE`, for a telephone at
 :data:`NARROW`. Text is 8 pt and is measured, so that labels are not cut and do not overlap. Colours differ in
 lightness as well as in hue, for colour-blind readers and for print in grey. Series beyond the first six also differ in
-hatching. PNG files have 200 pixels per inch. SVG files keep text as text, and ``report.css`` inverts their colours in
+hatching. PNG files have 300 pixels per inch. SVG files keep text as text, and ``report.css`` inverts their colours in
 the dark theme. The same input gives the same bytes. This module avoids pyplot, which has global state, and imports
 matplotlib only inside functions.
 """
@@ -41,7 +41,7 @@ WIDE, NARROW = 180.0, 90.0
 INCH = 25.4
 LINE = 3.4
 """Line spacing of text in millimetres."""
-DPI = 200
+DPI = 300
 INK, SOFT, RULE, PANEL = "#16202b", "#4c5a69", "#d5dce3", "#f1f4f7"
 DASHED = (0, (2.2, 1.2))
 NOTHING = "–"
@@ -100,7 +100,9 @@ class Illustration:
     @cached_property
     def _svg(self) -> bytes:
         """The wide figure as SVG, rendered once for its file and the page."""
-        return render(self._wide, "svg", title=self.title, description=self.alt, salt=f"{self.name}-wide")
+        return render(
+            self._wide, "svg", title=self.title, description=f"{self.alt} {self.caption}", salt=f"{self.name}-wide"
+        )
 
     def file(self, kind: str) -> bytes:
         """Return the bytes of the wide figure, as "png" or "svg"."""

@@ -28,14 +28,15 @@ def test_bins_are_those_of_scikit_learn(binning, strategy) -> None:
     p = (np.argsort(np.argsort(P, kind="stable")) + 0.5) / 500  # none on a limit, no ties
     bins = reliability(p, Y, n_bins=10, binning=binning)
     rate, statements = calibration_curve(Y, p, n_bins=10, strategy=strategy)
-    np.testing.assert_allclose([one.rate for one in bins], rate)
+    np.testing.assert_allclose([one.rate.value for one in bins], rate)
     np.testing.assert_allclose([one.said for one in bins], statements)
     assert sum(one.n for one in bins) == 500
 
 
 def test_limits_belong_to_the_bin_above_and_one_to_the_last() -> None:
     bins = reliability(np.array([0.0, 0.5, 1.0]), np.array([False, True, True]), n_bins=2)
-    assert [(one.low, one.high, one.n, one.said, one.rate) for one in bins] == [(0, 0.5, 1, 0, 0), (0.5, 1, 2, 0.75, 1)]
+    rows = [(one.low, one.high, one.n, one.said, one.rate.value) for one in bins]
+    assert rows == [(0, 0.5, 1, 0, 0), (0.5, 1, 2, 0.75, 1)]
 
 
 def test_decimals_on_a_limit_are_above_it() -> None:
@@ -46,7 +47,7 @@ def test_decimals_on_a_limit_are_above_it() -> None:
 def test_equal_probabilities_share_a_bin() -> None:
     p, y = np.array([0.2] * 6 + [0.9] * 2), np.array([True] * 3 + [False] * 5)
     bins = reliability(p, y, n_bins=4, binning="count")
-    assert [(one.low, one.high, one.n, one.rate) for one in bins] == [(0.2, 0.2, 6, 0.5), (0.9, 0.9, 2, 0.0)]
+    assert [(one.low, one.high, one.n, one.rate.value) for one in bins] == [(0.2, 0.2, 6, 0.5), (0.9, 0.9, 2, 0.0)]
     assert calibration_error(bins) == pytest.approx((6 * 0.3 + 2 * 0.9) / 8)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from scipy.stats import t
 from sklearn.metrics import brier_score_loss
 
@@ -16,6 +17,8 @@ from reveal_bench.analyses.calibration import recalibration
 from reveal_bench.analyses.confidence import COVERAGES, judge_confidences
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.scored import Confidences
+from reveal_bench.reports.curves import confidence_figures
+from reveal_bench.reports.style import PANEL
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
 from tests.kinds.folders import studies, tasks
@@ -77,6 +80,39 @@ def test_slopes_are_means_over_findings_that_have_one() -> None:
     assert b.undefined == "a probability is 0 or 1"
     assert macro.slope.value == a.slope.value
     assert (macro.slope.low, macro.slope.high) == (a.slope.low, a.slope.high)
+
+
+def test_figures_leave_out_findings_without_a_case_and_say_so() -> None:
+    """Figures of 3 cases of b are last and grey; findings without a case are named in the caption."""
+    own = make_confidences()
+    reliability, coverage, benefit = confidence_figures(
+        judge_confidences(replace(own, groups=("b", "a", "never asked")))
+    )
+    n = int(own.happened[::2].sum())
+    titles = [f"a (n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{n})", "b (n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}3)"]
+    for one in (reliability, benefit):
+        panels = one.draw(180).axes
+        assert [axes.get_title(loc="left") for axes in panels] == titles
+        assert [to_hex(axes.get_facecolor()) == PANEL for axes in panels] == [False, True]
+        assert one.caption.endswith("n: cases with the finding; grey: fewer than 10. Not drawn: never asked (no case).")
+    assert coverage.caption.endswith("n: answers. Not drawn: never asked (no case).")
+    *_, benefit = confidence_figures(judge_confidences(make_confidences(rare=0)))
+    assert len(benefit.draw(180).axes) == 1
+    assert benefit.caption.endswith("Not drawn: b (no case), never asked (no case).")
+    nothing = judge_confidences(replace(own, happened=np.zeros(len(own), bool)))
+    assert [one.name for one in confidence_figures(nothing)] == ["coverage"]
+
+
+def test_bins_of_five_patients_have_an_interval_and_marks_are_not_joined() -> None:
+    own = make_confidences()
+    results = judge_confidences(own, n_bins=20)
+    p, patients = own.probabilities[::2], np.array(own.case_patients[::2])
+    for one in results.bins["a"]:
+        inside = (p >= one.low) & ((p < one.high) | (one.high == 1))
+        assert one.n == inside.sum()
+        assert one.rate.has_interval == (len(set(patients[inside])) >= 5)
+    (figure, *_) = confidence_figures(results)
+    assert all(len(set(line.get_xdata())) == 1 for line in figure.draw(180).axes[0].lines[1:])
 
 
 def test_answers_at_a_coverage_are_the_surest() -> None:

@@ -12,7 +12,7 @@ from PIL import ImageColor
 
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 from reveal_bench.reports import style
-from reveal_bench.reports.figures import BarGroup, ValueBar, bars, forest
+from reveal_bench.reports.figures import BarGroup, ValueBar, bars, dashed_line, forest, panels
 from reveal_bench.reports.run_errors import CATEGORY_PAINTS, ErrorShares, draw_errors, error_bars
 from reveal_bench.reports.run_hits import BarSeries, grouped_bars
 from reveal_bench.reports.run_places import HeatColumn, heat_maps
@@ -268,6 +268,20 @@ def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
     counts = [
         (name, [ValueBar(1234.0, "1,234 · 28.0%"), ValueBar(None, "fewer than 10")]) for name in (*FINDINGS, *HOSTILE)
     ]
+    n_cases = {name: 10**i for i, name in enumerate((*FINDINGS, *HOSTILE))}
+    check_texts(
+        panels(
+            list(n_cases),
+            width,
+            lambda axes, name: None,
+            "Recall (%)",
+            "Precision (%)",
+            n_cases=n_cases,
+            below=dict.fromkeys(FINDINGS, "AP 12.3, 45.6, 78.9, 100.0"),
+            series=list(zip(LABELS[:3], paints(3), strict=True)),
+            marks=[dashed_line("chance")],
+        )
+    )
     check_texts(bars(counts, width, axis="Studies", kinds=("Released, n = 60", "Holdout, n = 60")))
 
 
