@@ -37,7 +37,14 @@ from reveal_bench.metrics.intervals import (
     Resampling,
     find_intervals,
 )
-from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups, has_uneven_rows
+from reveal_bench.metrics.jackknife import (
+    LEAST_REPEATS,
+    LEAST_UNITS,
+    REPEATED,
+    Evidence,
+    evidence_of_groups,
+    has_uneven_rows,
+)
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
@@ -317,6 +324,7 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
         lowest=_lowest(metric, total) if has_lowest else None,
         of_overlap=metric == "f1" or has_lowest,
         is_uneven=has_uneven_rows(sums.studies[:, :1]),
+        lacks_repeats=_lacks_repeats(metric, sums),
     )
     parts = None if metric == "mcc" else ratio_parts(metric, sums)  # MCC is no ratio of sums over units
     return Figures(
@@ -331,6 +339,15 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
         support=support,
         n_undefined=np.where(undefined, n, 0),
     )
+
+
+def _lacks_repeats(metric: str, sums: LabelSums) -> BoolArray | bool:
+    """Return True for labels with too few units that have several studies behind precision or F1."""
+    studies = sums.studies[:, 0]
+    if metric not in ("f1", "precision") or studies.sum() < REPEATED * np.count_nonzero(studies):
+        return False
+    scarce: BoolArray = (studies_behind(metric, sums) > 1).sum(axis=0) < LEAST_REPEATS
+    return scarce
 
 
 def _lowest(metric: str, total: LabelSums) -> FloatArray:

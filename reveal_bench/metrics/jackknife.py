@@ -41,20 +41,7 @@ sum d**2``. These are few if a few patients decide the score.
   of freedom; or on its own scale if it has no bounds, such as a difference.
 * The macro of one finding has the interval of that finding.
 
-No interval is printed (both bounds are NaN)
-
-* for a constant score on a scale without two bounds, such as the difference of two systems that agree, because
-  identical results on some patients do not show how rarely the systems differ;
-* if fewer patients support a finding than its score needs: :data:`LEAST_UNITS_OF_SHARE` for a mean of rows that are
-  0 or 1, such as a hit rate or recall, :data:`LEAST_UNITS_OF_F1`, :data:`LEAST_UNITS_OF_KAPPA`,
-  :data:`LEAST_UNITS_OF_MEAN` for IoU or another mean of rows, and :data:`LEAST_UNITS` for others;
-* if no finding of a macro has :data:`LEAST_UNITS` supporting patients;
-* if fewer than :data:`MANY_UNITS` patients have such unequal numbers of images that :func:`even_share` is below
-  :data:`LEAST_EVEN`, because sicker patients often have more images, which makes scores too low or too high on average;
-* if a score derived from macros, such as their relative decrease, depends on a finding with fewer than
-  :data:`LEAST_UNITS_IN_MACRO`;
-* if the interval would cover more than :data:`WIDEST` of its scale.
-
+No interval is printed (both bounds are NaN) below the limits of the constants, as docs/statistics.md explains.
 `benchmarks/calibration.py` measures the coverage of these rules; docs/statistics.md has its table.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Wilson (1927), J. Am. Stat. Assoc.
@@ -98,12 +85,15 @@ LEAST_ERRORS = 2.0
 LEAST_FREEDOM = 3.0
 """Smallest number of degrees of freedom to which the jackknife of a macro itself limits t, if g is constant."""
 LEAST_EVEN = 0.7
-"""Smallest :func:`even_share` for an interval if there are fewer than :data:`MANY_UNITS` patients. It is 0.80 if 1 to 7
+"""Smallest effective proportion of patients for an interval if there are fewer than :data:`MANY_UNITS`: 0.80 if 1 to 7
 images are equally frequent, and at least 0.75 if no patient has more than 3."""
 MANY_UNITS = 2000
 """Smallest number of patients with which intervals hold for any numbers of images per patient."""
 UNEVEN = "numbers of images per patient too unequal"
-"""Reason for a missing interval if :func:`even_share` is too small."""
+LEAST_REPEATS, REPEATED = 3, 2.0
+"""Smallest number of patients with several supporting studies for precision or F1 of a finding, if patients have at
+least so many studies on average: scores of samples without them are mostly too low."""
+UNREPEATED = f"fewer than {LEAST_REPEATS} patients with several supporting studies"
 WIDEST = 0.75
 """Largest proportion of its scale that an interval may cover. With three patients, of whom one or two are hits, the
 interval would cover 0.74.
@@ -149,6 +139,7 @@ class Evidence:
     averaged : columns that the first column averages, as a macro; None if it is not a mean of other columns
     least : int array (n_columns,), smallest number of units for an interval, if `enough` depends on it
     is_uneven : True if the units' numbers of rows are too unequal for any interval
+    lacks_repeats : True for columns with too few units that have several supporting rows
     of_means : True if scores are means over rows, such as hit rates and IoU, False for other ratios
     of_overlap : True if scores are F1 or kappa of presence: one hit among k units raises them by about 2 / k
     """
@@ -164,6 +155,7 @@ class Evidence:
     of_overlap: bool = False
     least: IntArray | None = None
     is_uneven: bool = False
+    lacks_repeats: BoolArray | bool = False
 
     def ends(self, values: FloatArray) -> FloatArray:
         """Return both bounds of every column, (2, n_columns); NaN if there is no interval."""
@@ -179,17 +171,19 @@ class Evidence:
             reach = t_quantile(freedom) * errors
             ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may have only one end
             ends = np.where(reach > 0, ends, np.nan)
-        has_interval = self.enough & ~np.isnan(values) & (not self.is_uneven)
+        has_interval = self.enough & ~np.isnan(values) & ~(self.is_uneven | np.asarray(self.lacks_repeats))
         return np.where(has_interval, ends, np.nan)
 
     def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
         """Return, for each column, why it has no interval; empty if it has an interval, or no value."""
-        reasons = [""] * len(values)
+        reasons, is_single = [""] * len(values), np.broadcast_to(self.lacks_repeats, values.shape)
         for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)).tolist():
             if not self.enough[column]:
                 reasons[column] = _few(self, column)
             elif self.is_uneven:
                 reasons[column] = UNEVEN
+            elif is_single[column]:
+                reasons[column] = UNREPEATED
             else:
                 reasons[column] = TOO_WIDE if np.isfinite(self.bounds).all() else "constant"
         return reasons
@@ -207,6 +201,7 @@ class Evidence:
             of_means=self.of_means,
             of_overlap=self.of_overlap,
             is_uneven=self.is_uneven,
+            lacks_repeats=np.broadcast_to(self.lacks_repeats, self.n_units.shape)[1:],
         )
 
 
@@ -222,6 +217,7 @@ def evidence_of_groups(
     of_means: bool = False,
     of_overlap: bool = False,
     is_uneven: bool = False,
+    lacks_repeats: BoolArray | bool = False,
 ) -> Evidence:
     """Return the inputs of the intervals of a macro and its groups.
 
@@ -235,6 +231,7 @@ def evidence_of_groups(
     lowest : lowest possible value of each group, as in :class:`Evidence`
     is_mean : True if the first column is the groups' mean, not otherwise derived from macros
     of_means, of_overlap, is_uneven : as in :class:`Evidence`
+    lacks_repeats : the same for each group; a macro of several groups has an interval
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
     behind = n_units[averaged]
@@ -249,6 +246,8 @@ def evidence_of_groups(
     least = np.broadcast_to(np.where(is_share, of_share, of_group), n_units.shape)
     if is_mean and len(averaged) == 1:  # a macro of one finding is the score of that finding
         least_of_macro = int(least[averaged[0]])
+    lacking = np.concatenate([[False], np.broadcast_to(lacks_repeats, n_units.shape)])
+    lacking[0] = is_mean and len(averaged) == 1 and lacking[1 + averaged[0]]
     least = np.concatenate([[least_of_macro], least])
     behind = np.concatenate([[of_macro], n_units])
     lowest_of_macro = bounds[:1] if lowest is None or not is_mean or not len(averaged) else [lowest[averaged].mean()]
@@ -264,36 +263,22 @@ def evidence_of_groups(
         of_overlap,
         least,
         is_uneven,
+        lacking,
     )
-
-
-def even_share(rows: FloatArray | IntArray) -> float:
-    """Return the effective number of units divided by their number, ``(sum r)^2 / (n sum r^2)``; 1 without units.
-
-    It is 1 if all units have equally many rows (Kish, Survey Sampling, 1965).
-
-    Parameters
-    ----------
-    rows : array (n_units,), numbers of rows; units without rows are left out
-
-    Examples
-    --------
-    >>> even_share(np.array([1, 3, 0]))
-    0.8
-    """
-    some = rows[rows > 0]
-    return float(some.sum() ** 2 / (len(some) * (some**2).sum())) if len(some) else 1.0
 
 
 def has_uneven_rows(rows: FloatArray | IntArray) -> bool:
     """Return True if the units have too unequal numbers of rows for an interval.
+
+    The effective number of units is ``(sum r)^2 / sum r^2`` (Kish, Survey Sampling, 1965).
 
     Parameters
     ----------
     rows : array (n_units, n_groups), numbers of rows; the largest of each unit counts
     """
     most = rows.max(axis=1, initial=0)
-    return (most > 0).sum() < MANY_UNITS and even_share(most) < LEAST_EVEN
+    n_units = int((most > 0).sum())
+    return bool(0 < n_units < MANY_UNITS and most.sum() ** 2 < LEAST_EVEN * n_units * (most**2).sum())
 
 
 def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:

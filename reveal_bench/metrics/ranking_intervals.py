@@ -28,12 +28,6 @@ because all findings together show how their variances compare with g.
   Its intervals are centred at a proportion :data:`CORRECTED` of the way from the value to a corrected value, in which a
   positive study counts itself only in part (`_without_own`). They always include the value.
 
-No interval is printed for a finding if fewer than :data:`LEAST_UNITS_OF_CLASS` patients have it, or lack it. None is
-printed for a macro if this is true of every finding, or for average precision of more than the proportion
-:data:`SPARSE` of the findings. None is printed if the patients' numbers of studies are too unequal
-(:func:`~reveal_bench.metrics.jackknife.even_share`), or if the interval would cover more than
-:data:`~reveal_bench.metrics.jackknife.WIDEST` of the scale.
-
 Sources: Newcombe (2006), Stat. Med. 25, 559-573, method 5; Hanley and McNeil (1982), Radiology 143; DeLong, DeLong and
 Clarke-Pearson (1988), Biometrics 44; clusters as in Obuchowski (1997), Biometrics 53. `benchmarks/calibration.py`
 measures the coverage; docs/statistics.md has its table.
@@ -60,7 +54,7 @@ LEAST_UNITS_OF_CLASS = 5
 """Smallest number of patients with a finding, and of patients without it, for an interval."""
 SPARSE = 0.25
 """Largest proportion of a macro's findings that may have fewer patients, for average precision."""
-HALF_UNITS = 0.25
+HALF_UNITS = 0.06
 """Number of further patients, half of them with right results, who raise the variance of a finding's difference."""
 _HALVINGS = 40
 

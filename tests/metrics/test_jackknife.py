@@ -469,6 +469,25 @@ def test_very_unequal_numbers_of_images_leave_no_interval(
     assert set(reasons.values()) == {"" if has_interval else "numbers of images per patient too unequal"}, reasons
 
 
+@pytest.mark.parametrize(
+    ("n_studies", "n_repeated", "has_interval"),
+    [(3, 0, False), (3, 2, False), (3, 3, True), (2, 2, False), (1, 0, True)],
+)
+def test_precision_and_f1_need_patients_with_several_supporting_studies(
+    n_studies: int, n_repeated: int, has_interval: bool
+) -> None:
+    """The model calls one study of each of 20 patients, and two of `n_repeated` patients."""
+    patients = np.repeat(np.arange(20), n_studies)
+    study = np.tile(np.arange(n_studies), 20)
+    called = (study == 0) | ((study == 1) & (patients < n_repeated))
+    present = called & (patients % 2 == 0)
+    names = [f"p{i:02d}" for i in patients]
+    estimates = estimate_labels(called[:, None], present[:, None], labels=["f"], patients=names, resampling=FEW_DRAWS)
+    reasons = {e.metric: e.missing_interval for e in estimates if e.finding in ("f", "macro")}
+    wanted = "" if has_interval else "fewer than 3 patients with several supporting studies"
+    assert (reasons["precision"], reasons["f1"], reasons["npv"]) == (wanted, wanted, reasons["specificity"])
+
+
 def test_the_macro_of_one_finding_has_an_interval_where_that_has() -> None:
     for n in (LEAST_UNITS_OF_MEAN - 1, LEAST_UNITS_OF_MEAN):
         macro, only = estimate_cases("mask_iou", 1, np.linspace(0.1, 0.9, n), findings=["f"] * n)
