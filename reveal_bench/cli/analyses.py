@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,9 +70,7 @@ def confidence(
         binning=binning,
     )
     terminal.write_tables(result, out)
-    if form == "json":
-        terminal.print_tables(result)
-    elif not terminal.printed_as(result, form):
+    if not terminal.printed_as(result, form, terminal.tables_document(result)):
         terminal.print_shown(result)
         typer.echo()
         terminal.print_shown(result.coverage_of(POOLED))
@@ -110,9 +107,7 @@ def curves(
     asked = terminal.asked_part(folder, split, findings, subset, [file])
     result = api.curves(file, asked, split=split, thresholds=thresholds, beside=beside, **options)
     terminal.write_tables(result, out)
-    if form == "json":
-        terminal.print_tables(result)
-    elif not terminal.printed_as(result, form):
+    if not terminal.printed_as(result, form, terminal.tables_document(result)):
         terminal.print_shown(result)
 
 
@@ -155,10 +150,7 @@ def shapes(
     terminal.check_outside_datasets(out, "--out")
     result = api.shapes(folder, model, human, split=split, missing=missing, scale=scale, score_scale=score_scale)
     terminal.write_tables(result, out)
-    if form == "json":
-        terminal.print_tables(result)
-        return
-    if terminal.printed_as(result, form):
+    if terminal.printed_as(result, form, terminal.tables_document(result)):
         return
     # Only one of several regressions is printed; the files contain all
     tables = result.tables | ({"regressions": result.regressions_of("simple")} if result.slopes else {})
@@ -225,19 +217,16 @@ def readers(
         margin=margin,
     )
     terminal.warn(result.warnings)
-    if form == "json":
-        document = {
-            "schema": 1,
-            "merit": result.merit,
-            "warnings": result.warnings,
-            "readers": result.analysis.readers_are,
-            "cases": result.analysis.cases_are,
-            "results": result.plain,
-            "by_reader": result.by_reader(),
-            "components": {name: None if math.isnan(value) else value for name, value in result.components.items()},
-        }
-        typer.echo(json.dumps(document, indent=2))
-    elif not terminal.printed_as(result, form):
+    document = {
+        "merit": result.merit,
+        "warnings": result.warnings,
+        "readers": result.analysis.readers_are,
+        "cases": result.analysis.cases_are,
+        "results": result.plain,
+        "by_reader": result.by_reader(),
+        "components": {name: None if math.isnan(value) else value for name, value in result.components.items()},
+    }
+    if not terminal.printed_as(result, form, document):
         terminal.print_shown(result)
 
 
@@ -286,11 +275,9 @@ def agreement(
     form = terminal.format_of(form, as_json)
     scale = None if categories is None else categories.split(",")
     result = api.agreement(table, metric=metric, categories=scale, columns=_named(column or []))
-    if form == "json":
-        rows = {"together" if result.together else "pairs": result.plain}
-        document = {"schema": 1, "metric": result.metric, "categories": result.categories} | rows
-        typer.echo(json.dumps(document, indent=2))
-    elif not terminal.printed_as(result, form):
+    rows = {"together" if result.together else "pairs": result.plain}
+    document = {"metric": result.metric, "categories": result.categories} | rows
+    if not terminal.printed_as(result, form, document):
         terminal.print_shown(result)
 
 
@@ -377,9 +364,8 @@ def plan_readers(
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
     )
-    if form == "json":
-        typer.echo(json.dumps({"schema": 1, "pilot": result.pilot.n_cases, "studies": result.plain}, indent=2))
-    elif not terminal.printed_as(result, form):
+    document = {"pilot": result.pilot.n_cases, "studies": result.plain}
+    if not terminal.printed_as(result, form, document):
         terminal.print_shown(result)
 
 

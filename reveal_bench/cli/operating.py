@@ -81,9 +81,7 @@ def tune(
     target = metadata or metadata_path(file)
     replaced = result.write(target)
     terminal.warn([*result.warnings, *([f"{target}: {replaced}"] if replaced else [])])
-    if form == "json":
-        typer.echo(result.to_json().rstrip())
-    elif not terminal.printed_as(result, form):
+    if not terminal.printed_as(result, form):
         terminal.print_shown(result, wide=wide)
     typer.echo(f"wrote thresholds to {target}: `score --metadata {target}` applies them", err=True)
 
@@ -122,9 +120,7 @@ def operating_points(
         n_resamples=resamples,
         seed=seed,
     )
-    if form == "json":
-        typer.echo(result.to_json().rstrip())
-    elif not terminal.printed_as(result, form):
+    if not terminal.printed_as(result, form):
         terminal.print_shown(result, wide=wide)
         if result.no_interval:
             terminal.say(f"{result.no_interval}: docs/confidence.md")

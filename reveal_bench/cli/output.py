@@ -97,10 +97,9 @@ def write_tables(result: TablesResult | Comparisons, out: Path | None) -> None:
         typer.echo(f"wrote {path}", err=True)
 
 
-def print_tables(result: TablesResult) -> None:
-    """Print all tables of a result as one JSON document."""
-    tables = {name: table.plain for name, table in result.tables.items()}
-    typer.echo(json.dumps({"schema": 1, "caption": result.caption} | tables, indent=2))
+def tables_document(result: TablesResult) -> dict[str, Any]:
+    """Return all tables of a result as one JSON document."""
+    return {"caption": result.caption} | {name: table.plain for name, table in result.tables.items()}
 
 
 def asked_part(
@@ -141,13 +140,18 @@ def format_of(form: OutputFormat | None, as_json: bool) -> OutputFormat:
     return "json" if as_json else form or "text"
 
 
-def printed_as(result: TableResult, form: OutputFormat) -> bool:
-    """Print a result as CSV, Markdown or LaTeX; return False for text and JSON, which commands print themselves."""
-    writers = {"csv": result.to_csv, "markdown": result.to_markdown, "latex": result.to_latex}
-    if form not in writers:
-        return False
-    typer.echo(writers[form](), nl=False)
-    return True
+def printed_as(result: TableResult, form: OutputFormat, document: Mapping[str, Any] | None = None) -> bool:
+    """Print a result in a format for programs; return False for text, which commands print themselves.
+
+    `document` is the JSON document without its `schema`; by default JSON is a list of the result's records.
+    """
+    if form == "json" and document is not None:
+        typer.echo(json.dumps({"schema": 1, **document}, indent=2))
+        return True
+    writers = {"json": result.to_json, "csv": result.to_csv, "markdown": result.to_markdown, "latex": result.to_latex}
+    if form in writers:
+        typer.echo(writers[form](), nl=False)
+    return form in writers
 
 
 def print_scores(

@@ -156,9 +156,7 @@ def score_maps(
     with terminal.progress("reading") as progress:
         options: dict[str, Any] = {"names": name or [], "n_processes": processes, "progress": progress}
         result = api.score_maps(maps, folder, split=split, tolerance=tolerance, in_mm=in_mm, **options)
-    if form == "json":
-        typer.echo(result.to_json(), nl=False)
-    elif not terminal.printed_as(result, form):
+    if not terminal.printed_as(result, form):
         terminal.print_shown(result)
 
 
