@@ -316,7 +316,10 @@ def select(
 
     curation = _open(folder)
     chosen = LESS_COMMON if less_common is None else [label.strip() for label in less_common.split(";")]
-    _tell(curation, step(curation, target=target, less_common=chosen, at_least=at_least, redo=redo))
+    record = step(curation, target=target, less_common=chosen, at_least=at_least, redo=redo)
+    _tell(curation, record)
+    if n := record.counts["without_labels"]:
+        terminal.warn([f"{count_text(n, 'study')} without labels left out: as in the paper, every study has a finding"])
 
 
 @app.command()

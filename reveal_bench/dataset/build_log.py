@@ -47,6 +47,7 @@ _LISTED = (
     "only one of RescaleSlope and RescaleIntercept is given, so neither is applied",
     rf"BodyPartExamined is (an unlisted value|{'|'.join(OTHER_PARTS)}), not CHEST; it is often wrong",
     "the view is (AP|PA|LATERAL), but its codes or the orientation say (AP|PA|LATERAL)",
+    "the view is unknown: no known ViewPosition, code or orientation",
     "unreadable (file|picture)",
     "problem of (file|picture|record|study|images?|labels|PatientID|StudyInstanceUID|SOPInstanceUID|BurnedInAnnotation"
     "|PatientIdentityRemoved)",

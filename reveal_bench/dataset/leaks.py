@@ -238,7 +238,8 @@ def _picture_leaks(pictures: PictureChecks, secrets: _Secrets) -> Iterator[Probl
     for what, places, known in (("pixels", pictures.places, secrets.pixels), ("file", pictures.files, secrets.files)):
         for digest, (_, image_id, file) in places.items():
             if digest in known and not file.startswith(f"{INPUTS}/"):
-                yield Problem(file, image_id, "image", SHOWS, f"the {what} of {known[digest]}")
+                value = f"the {what} of {known[digest]}{pictures.fault_of(digest)}"
+                yield Problem(file, image_id, "image", SHOWS, value)
 
 
 def _id_leaks(table: TableFile, secrets: _Secrets, closed: set[str]) -> Iterator[Problem]:

@@ -173,6 +173,7 @@ class PictureChecks:
     ----------
     places : dict from sha256 of pixels to (split, image id, file) where the pixels were first seen
     files : dict from sha256 of a picture's file to (split, image id, file) where the file was first seen
+    faults : dict from sha256 of pixels to what is wrong with their contrast
     inputs : dict from image id to (file, sha256 of pixels) of the pictures in a holdout's inputs
     seen : names of the tables whose pictures were checked
     n_withheld, n_verifiable : number of withheld pictures in rows with references, and number of these with the hash of
@@ -181,6 +182,7 @@ class PictureChecks:
 
     places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     files: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     n_withheld: int = 0
@@ -203,6 +205,7 @@ class PictureChecks:
                 pixels, seen = None, picture if isinstance(picture, PictureFacts) else inspect_picture(picture)
                 self.files.setdefault(seen.sha256, (table.split, facts["image_id"], table.name))
                 if seen.contrast:
+                    self.faults[seen.pixels] = seen.contrast
                     field, rule = f"{CONTRAST}[{facts['image_id']}]", "should be that of a radiograph"
                     warnings.append(Problem(table.name, row[key], field, rule, seen.contrast))
                 for fault in _picture_faults(seen, facts):
@@ -225,12 +228,16 @@ class PictureChecks:
         self, pixels: str, image_id: str, row_key: str, table: TableFile, warnings: list[Problem]
     ) -> Iterator[Problem]:
         split, before, file = self.places.setdefault(pixels, (table.split, image_id, table.name))
+        seen = f"the pixels of {before}{self.fault_of(pixels)}"
         if split != table.split:
             rule = "must belong to pixels that are in no other split"
-            yield Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before} in {file}")
+            yield Problem(table.name, row_key, "pixel_sha256", rule, f"{seen} in {file}")
         elif before != image_id:
-            rule = "should belong to only one image"
-            warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before}"))
+            warnings.append(Problem(table.name, row_key, "pixel_sha256", "should belong to only one image", seen))
+
+    def fault_of(self, pixels: str) -> str:
+        """Return words for what is wrong with pixels that show nothing; "" for others."""
+        return f" (which show nothing: {self.faults[pixels]})" if pixels in self.faults else ""
 
 
 def pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Row]]:

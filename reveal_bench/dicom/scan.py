@@ -462,6 +462,8 @@ def film_notes(header: Header) -> tuple[str, ...]:
         notes.append(f"BodyPartExamined is {part}, not CHEST; it is often wrong")
     if header.coded_view is not None:
         notes.append(f"the view is {header.view}, but its codes or the orientation say {header.coded_view}")
+    if header.view == "UNKNOWN":
+        notes.append("the view is unknown: no known ViewPosition, code or orientation")
     return tuple(notes)
 
 

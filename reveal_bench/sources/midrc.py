@@ -60,7 +60,6 @@ from reveal_bench.sources.source import (
     table_features,
 )
 from reveal_bench.sources.study_labels import age_of
-from reveal_bench.sources.study_tree import film_warnings
 from reveal_bench.tables import InputTable, TableRow, scan_table
 
 NODE_NAMES = ("imaging_study", "cr_series_file", "dx_series_file", "case")
@@ -336,7 +335,7 @@ def inspect(
     joining = join(root, path, workers=workers, include_secondary=include_secondary)
     if joining.is_empty and not nodes.files:
         raise ArgumentError("root", f"must hold {WANTED}", root)
-    warnings = [*joining.warnings, *film_warnings(joining.tree.headers)]
+    warnings = joining.inspected
     warnings += check_files(root, nodes, problems, verify=False, workers=workers)
     warnings += _mismatches(joining, nodes)
     if path is None:

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.dicom.contrast import contrast_fault, counts_within_border
+from reveal_bench.dicom.files import DicomFile
 from reveal_bench.kinds.images import MOST_PIXELS, PictureFile, PublishedPicture
 
 if TYPE_CHECKING:
@@ -137,11 +136,7 @@ PNG16 = "png16-v1: 16-bit PNG, [lowest, highest] value of the picture -> [0, 255
 """`pixel_pipeline` of a 16-bit PNG file."""
 FORMATS = ("JPEG", "PNG")
 """The only formats that are opened, whatever the suffix of a file: some of Pillow's readers start other programs."""
-MOST_BYTES = 256 << 20
-"""Largest image file, in bytes."""
-_MOST_SCANS = (
-    100  # of a JPEG file; each scan takes as long as decoding the whole picture, and encoders write about ten at most
-)
+_MOST_SCANS = 100  # of a JPEG file; each takes as long as decoding the whole picture, and encoders write at most ten
 
 
 def develop(picture: PictureFile) -> PublishedPicture:
@@ -152,10 +147,11 @@ def develop(picture: PictureFile) -> PublishedPicture:
     ValueError
         If the picture cannot be read to the end; the message does not name the file.
     """
+    file = DicomFile(picture.path, picture.member)
     if picture.kind == "dicom":
-        from reveal_bench.dicom import DicomFile, develop_dicom
+        from reveal_bench.dicom import develop_dicom
 
-        dicom = develop_dicom(DicomFile(picture.path, picture.member))
+        dicom = develop_dicom(file)
         return PublishedPicture(
             dicom.data,
             picture.name,
@@ -166,7 +162,7 @@ def develop(picture: PictureFile) -> PublishedPicture:
             dicom.warnings,
             dicom.fault,
         )
-    data = _file_bytes(picture)
+    data = file.read()
     if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == GREY_OF_16_BITS):
         return _from_png16(picture, data)
     _check_upright_bytes(data)
@@ -182,7 +178,6 @@ def film_fault(picture: PictureFile) -> str:
     try:
         if picture.kind != "dicom":
             return develop(picture).fault
-        from reveal_bench.dicom import DicomFile
         from reveal_bench.dicom.pixels import read_pixels
 
         return read_pixels(DicomFile(picture.path, picture.member).read()).choice.fault  # without writing a PNG
@@ -239,11 +234,6 @@ def picture_size(path: Path) -> tuple[int, int]:
         raise ValueError(_reason(error, path)) from None
 
 
-def _check_size(n_bytes: int) -> None:
-    if n_bytes > MOST_BYTES:
-        raise ValueError(f"{n_bytes:,} bytes; at most {MOST_BYTES:,} are read")
-
-
 @contextmanager
 def open_picture(file: Path | IO[bytes]) -> Iterator[Image]:
     """Open a PNG or JPEG file.
@@ -261,20 +251,6 @@ def open_picture(file: Path | IO[bytes]) -> Iterator[Image]:
         if image.width * image.height > MOST_PIXELS:
             raise ValueError(f"{image.width} x {image.height} pixels; at most {MOST_PIXELS:,} are read")
         yield image
-
-
-def _file_bytes(picture: PictureFile) -> bytes:
-    try:
-        if picture.member is None:
-            _check_size(picture.path.stat().st_size)
-            return picture.path.read_bytes()
-        with zipfile.ZipFile(picture.path) as archive:
-            _check_size(archive.getinfo(picture.member).file_size)
-            return archive.read(picture.member)
-    except KeyError:
-        raise ValueError(f"no member {picture.member!r} in the archive") from None
-    except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
-        raise ValueError(_reason(error, picture.path)) from None
 
 
 def _decode(data: bytes, path: Path) -> npt.NDArray[np.uint8]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -50,6 +49,7 @@ from reveal_bench.sources.source import (
     finish,
     is_synthetic,
     published_texts,
+    set_aside_lines,
     table_features,
 )
 from reveal_bench.sources.study_labels import (
@@ -70,7 +70,6 @@ from reveal_bench.sources.study_tree import (
     tables_below,
 )
 from reveal_bench.tables import InputTable, scan_table
-from reveal_bench.words import count_text
 
 UNDIVIDED = "test"
 """Name of the only split if a source has no splits (`datasets` reserves "all")."""
@@ -326,7 +325,7 @@ def inspect(
         if guess_mapping(root, joining.tree) is None:
             raise ArgumentError("root", f"must contain {WANTED}", root)
         joining.problems.clear()  # the table of labels is enough
-    warnings = [*joining.warnings, *film_warnings(joining.tree.headers)]
+    warnings = joining.inspected
     if joining.mapping is None and not joining.problems:
         warnings.append(f"no mapping explains the columns of the table. {suggestion(root, joining.tree)}")
     counts = joining.counts
@@ -452,6 +451,11 @@ class Joining:
         """True if the download claims to be REVEAL-CXR's released half and is not synthetic."""
         named = CLAIM.search(self.root.name) or (self.mapping and CLAIM.search(self.mapping.source or ""))
         return bool(named) and not is_synthetic(self.root)
+
+    @property
+    def inspected(self) -> list[str]:
+        """Warnings of an inspection; `build` itself lists files set aside and notes on films."""
+        return [*set_aside_lines(self.tree.set_aside), *self.warnings, *film_warnings(self.tree.headers)]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -587,10 +591,9 @@ def checked_folder(root: Path, contents: str) -> Path:
 
 
 def _passed_over(tree: StudyTree) -> list[str]:
-    """Return warnings that count files set aside, by reason, and files that are not DICOM."""
-    reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
-    warnings = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
-    if any("secondary" in reason for reason in reasons):
+    """Return warnings on secondary captures that were set aside, and on files that are not DICOM."""
+    warnings = []
+    if any("secondary" in reason for _, reason in tree.set_aside):
         warnings.append("--include-secondary (`include_secondary=True`) accepts those of modality CR or DX")
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))

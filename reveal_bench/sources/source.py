@@ -19,6 +19,7 @@ With ``keep_going=True`` an entry with a problem is left out, and a warning stat
 
 from __future__ import annotations
 
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -389,10 +390,9 @@ def set_aside_lines(set_aside: Iterable[tuple[str, str]]) -> list[str]:
     """
     files: dict[str, list[str]] = {}
     for file, reason in set_aside:
-        files.setdefault(reason, []).append(file)
-    first = {reason: own[0] if len(own) == 1 else f"{own[0]} and {count_text(len(own) - 1, 'more file')}"
-             for reason, own in files.items()}  # fmt: skip
-    return [f"set aside: {name}: {reason}" for reason, name in first.items()]
+        files.setdefault(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason), []).append(file)
+    more = {reason: f" and {count_text(len(own) - 1, 'more file')}" * (len(own) > 1) for reason, own in files.items()}
+    return [f"set aside: {own[0]}{more[reason]}: {reason}" for reason, own in files.items()]
 
 
 def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> list[Problem]:

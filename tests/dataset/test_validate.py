@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.validate import validate_folder
@@ -228,6 +229,10 @@ def test_a_picture_twice_in_one_split_is_a_warning_and_in_two_a_problem(tmp_path
     assert [(w.row, w.field, w.value) for w in warnings] == [("img1", "pixel_sha256", "the pixels of img0")]
     build_folder({"a": [first], "b": [twin]}, tmp_path / "two", benchmark)
     assert faults_of(tmp_path / "two") == [("localization", "img1", "pixel_sha256")]
+    Image.fromarray(np.zeros((20, 30), np.uint8)).save(first.picture.path)
+    build_folder({"a": [first], "b": [twin]}, tmp_path / "black", benchmark)
+    (problem,) = validate_folder(tmp_path / "black", load=False)
+    assert problem.value.startswith("the pixels of img0 (which show nothing: every pixel is black) in localization/a-")
     build_folder({"a": [first], "b": [twin]}, tmp_path / "withheld", benchmark, pixels="withhold")
     assert faults_of(tmp_path / "withheld") == [("localization", "img1", "pixel_sha256")]
 

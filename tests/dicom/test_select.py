@@ -184,13 +184,17 @@ def test_markers_that_a_publisher_must_check(header: Header, facts: dict[str, An
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"BodyPartExamined": "HAND"}, ["BodyPartExamined is HAND, not CHEST; it is often wrong"]),
         (
-            {"BodyPartExamined": "DOE JOHN"},
+            {"ViewPosition": "PA", "BodyPartExamined": "HAND"},
+            ["BodyPartExamined is HAND, not CHEST; it is often wrong"],
+        ),
+        (
+            {"ViewPosition": "PA", "BodyPartExamined": "DOE JOHN"},
             ["BodyPartExamined is an unlisted value, not CHEST; it is often wrong"],
         ),
-        ({"BodyPartExamined": "PORT CHEST"}, []),
+        ({"ViewPosition": "PA", "BodyPartExamined": "PORT CHEST"}, []),
         ({"ViewPosition": "AP", "PatientOrientation": ["L", "F"]}, []),
+        ({"ViewPosition": "LORDOTIC"}, ["the view is unknown: no known ViewPosition, code or orientation"]),
         (
             {"ViewPosition": "AP", "PatientOrientation": ["A", "F"]},
             ["the view is AP, but its codes or the orientation say LATERAL"],

@@ -191,8 +191,8 @@ def test_a_picture_of_many_pixels(tmp_path):
 def test_a_picture_file_of_many_bytes(tmp_path):
     file = picture(tmp_path, b"\x89PNG")
     with file.path.open("r+b") as opened:
-        opened.truncate((256 << 20) + 1)
-    with pytest.raises(ValueError, match="268,435,457 bytes; at most 268,435,456 are read"):
+        opened.truncate((1 << 29) + 1)
+    with pytest.raises(ValueError, match="536,870,913 bytes; at most 536,870,912 are read"):
         develop(file)
 
 

@@ -56,6 +56,7 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
         WindowCenter="60000",
         WindowWidth="10",
         BodyPartExamined="HAND",
+        view="",
     )
     shutil.copy(root / "a" / "2.dcm", root / "a" / "DOE.dcm")
     write_film(root / "c" / "4.dicom", "1.2.3", view="PA", RescaleSlope="0", RescaleIntercept="1")
@@ -64,7 +65,8 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     page = HtmlPage(render_report(tmp_path / "out"))
     counts = {note: n for n, note in re.findall(r"warning: (\d+) pictures?, such as \S+: (.*)", printed)}
     counts["may show nothing"] = re.search(r"(\d+) pictures? may show nothing", printed)[1]
-    assert len(counts) == 7
+    assert len(counts) == 8
+    assert counts["the view is unknown: no known ViewPosition, code or orientation"] == "1"
     assert counts["BodyPartExamined is HAND, not CHEST; it is often wrong"] == "1"
     table = page.cells[page.cells.index("Note") + 2 :]
     shown = dict(zip(table[::2], table[1::2], strict=False))
@@ -74,7 +76,7 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     assert shown["unreadable picture"] == "1"
     assert len(re.findall("left out: ", printed)) == 1
     assert shown["set aside: duplicate"] == "1"
-    assert "1 file set aside: a duplicate: the same SOPInstanceUID and pixels" in printed
+    assert "set aside: a/DOE.dcm: a duplicate: the same SOPInstanceUID and pixels" in printed
     assert len([one for one in page.all("img") if "radiograph" in one["alt"]]) >= 3
     record = (tmp_path / "out" / FILMS).read_text()
     assert not re.search(r"DOE|\.dcm|1\.2\.|P3", record)
