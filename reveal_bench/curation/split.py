@@ -273,6 +273,7 @@ labels:
   list: {{column: labels, separator: ";"}}
 n_agree_all: {{column: n_agree_all}}
 other_studies: left out
+findings: [{findings}]
 split: {{column: split}}
 """
 
@@ -319,7 +320,7 @@ def write_benchmark(
             own = [study.study_id, study.patient_id, "; ".join(study.labels) or "None", agreed, study.half]
             writer.writerow([*own, *(known[name].get(study.study_id, "") for name in names)])
     if not mapping:
-        mapping = MAPPING.format(study_key=study_key)
+        mapping = MAPPING.format(study_key=study_key, findings=", ".join(REVEAL_LABELS))
         if names:
             mapping += "demographics:\n" + "".join(f"  {name}: {{column: {name}}}\n" for name in names)
     (out / MAPPING_NAME).write_text(mapping, encoding="utf-8")

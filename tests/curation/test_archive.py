@@ -186,6 +186,7 @@ def test_films_are_counted_and_damaged_ones_left_out(walk: Walk) -> None:
     assert walk.inspected.split()[2:] == ["studies", "150", "images", "152", "files", "set", "aside", "2"]
     assert {entry["file"] for entry in walk.log if entry["what"] == "problem"} == {DAMAGED}
     assert {entry["file"] for entry in walk.log if entry["what"] == "set aside"} == {"110/2.dcm", "120/2.dcm"}
+    assert "The terms of the institution apply" in (walk.data / "README.md").read_text()  # not under REVEAL-CXR's
 
 
 def test_readers_are_asked_only_what_can_be_built(walk: Walk) -> None:
