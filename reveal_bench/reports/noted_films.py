@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
 from typing import TypeVar
 
-from reveal_bench.dataset.build_log import FilmRecord
+from reveal_bench.dataset.build_log import FilmRecord, film_record_problems
 from reveal_bench.dataset.tables import DatasetFolder, TableFile
 from reveal_bench.dataset.validate_rows import pictures_of
 from reveal_bench.files import FILMS
@@ -16,6 +16,7 @@ from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.rows import Row, image_facts_of
 from reveal_bench.reports.films import ExampleImage, picked_rows, render_image
 from reveal_bench.reports.page import Custom, PageTable, Part, Text
+from reveal_bench.sources.source import BuildError
 from reveal_bench.words import count_text
 
 MOST_SHOWN = 24
@@ -39,6 +40,9 @@ def noted_sections(
     path = folder.path / FILMS
     if not path.is_file():
         return []
+    problems = [problem for problem in film_record_problems(folder.path, ()) if problem.field != "image_id"]
+    if problems:  # the page may be published
+        raise BuildError(problems)
     record = FilmRecord(**json.loads(path.read_text(encoding="utf-8")))
     notes, faults = (_noted(ids, image_ids) for ids in (record.notes, record.faults))
     sections: list[tuple[str, Sequence[Part]]] = [("Films to check", list(_film_parts(notes, faults, tables)))]

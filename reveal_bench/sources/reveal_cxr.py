@@ -592,9 +592,8 @@ def checked_folder(root: Path, contents: str) -> Path:
 
 def _passed_over(tree: StudyTree) -> list[str]:
     """Return warnings on secondary captures that were set aside, and on files that are not DICOM."""
-    warnings = []
-    if any("secondary" in reason for _, reason in tree.set_aside):
-        warnings.append("--include-secondary (`include_secondary=True`) accepts those of modality CR or DX")
+    hint_text = "--include-secondary (`include_secondary=True`) accepts those of modality CR or DX"
+    warnings = [hint_text] * any("secondary" in reason for _, reason in tree.set_aside)
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
         warnings.append(f"{sum(tree.n_others.values()):,} files are not DICOM: {kinds}")

@@ -5,11 +5,13 @@ import re
 import shutil
 
 import numpy as np
+import pytest
 
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.files import FILMS
 from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.reports.dataset import render_report
+from reveal_bench.sources.source import BuildError
 from tests.cli.test_score import call
 from tests.reports.html_page import HtmlPage
 from tests.sources.reveal_trees import write_film, write_tree
@@ -81,3 +83,6 @@ def test_the_report_counts_what_build_printed_and_names_no_file_or_patient(tmp_p
     record = (tmp_path / "out" / FILMS).read_text()
     assert not re.search(r"DOE|\.dcm|1\.2\.|P3", record)
     assert validate_folder(tmp_path / "out", holdout=vault, load=False) == []
+    (tmp_path / "out" / FILMS).write_text(record.replace("unreadable picture", "unreadable picture: DOE/1.dcm"))
+    with pytest.raises(BuildError, match="must be a text of `build`, without a value or a file, got unreadable pict"):
+        render_report(tmp_path / "out")
