@@ -315,6 +315,7 @@ class Curves:
     sizes : strata of every finding; no macro, since it would average different findings for each size, some with a
         single lesion
     threshold : lowest score at which a detection counts in `sizes`; NaN if findings have different thresholds
+    without_lesions : the other findings
     """
 
     froc: Mapping[str, Curve]
@@ -323,3 +324,4 @@ class Curves:
     average_precision: Mapping[str, float]
     sizes: Sequence[SizeStratum]
     threshold: float
+    without_lesions: Sequence[str] = ()

@@ -39,7 +39,7 @@ from reveal_bench.reports.style import (
     paints,
 )
 from reveal_bench.tables import read_table
-from reveal_bench.words import NBSP
+from reveal_bench.words import percent_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,7 +180,6 @@ def _draw_benefit(of_finding: Mapping[str, Sequence[NetBenefit]], axes: Axes, na
 
 
 _LEAST, _MOST = 1 / 8, 8.0  # default range of false alarms per image on FROC axes, as in LUNA16
-_FEWEST = 5  # minimum number of lesions for an interval
 
 
 def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
@@ -192,23 +191,29 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
         Without matplotlib.
     """
     check_extra("matplotlib")
+    n_cases = {
+        one.finding: one.sensitivity.n for curves in systems.values() for one in curves.bands if one.finding != MACRO
+    }
+    if not any(n_cases.values()):
+        return []
+    left_out = {name: "no lesion" for curves in systems.values() for name in curves.without_lesions}
+    note = cases_note(n_cases, "lesions", left_out)
     figures = [
         Illustration(
             "froc",
             "FROC",
-            "Share of lesions found against false alarms for the finding per image, over all thresholds. Bands are "
-            "95% intervals, from 1/8 to 8 false alarms. Dashed: no threshold gives more false alarms.",
+            "Share of lesions found against false alarms for the finding per image, over all thresholds, with marks "
+            f"from 1/8 to 8 false alarms. The macro is the mean over findings. {note}",
             "Per finding, the share of lesions found against false alarms per image.",
-            lambda width: _froc(systems, width),
+            partial(_froc, systems, n_cases),
         ),
         Illustration(
             "precision_recall",
             "Precision and recall",
-            "Precision against recall; a box is a hit at an IoU of 0.5 or more. Thin: measured after every hit, by "
-            "falling score. Thick: best precision at that recall or a higher one; its mean is AP. The macro is the "
-            "mean over findings.",
+            "Precision against recall; a box is a hit at an IoU of 0.5 or more. The mean of the thick line is AP, in "
+            f"the order of the legend. The macro is the mean over findings. {note}",
             "Per finding, precision against recall.",
-            lambda width: _precision(systems, width),
+            partial(_precision, systems, n_cases),
         ),
     ]
     if any(curves.sizes for curves in systems.values()):
@@ -217,9 +222,9 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
                 "sizes",
                 "Sensitivity by size of lesions",
                 "Share of lesions found at the prespecified threshold, by the share of the image that their box "
-                "covers. Numbers count lesions. Five or more lesions have a 95% interval; marks of fewer are hollow.",
+                f"covers. Numbers count lesions. {note}",
                 "Per finding, the share of lesions found, by size.",
-                lambda width: _sizes(systems, width),
+                partial(_sizes, systems, n_cases),
             )
         )
     return figures
@@ -309,16 +314,12 @@ def _least_alarms(systems: Mapping[str, Curves]) -> float:
     return float(np.clip(2.0 ** np.floor(np.log2(max(last, 2.0**-10))) / 8, 2.0**-10, _LEAST))
 
 
-def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
+def _froc(systems: Mapping[str, Curves], n_cases: Mapping[str, int], width: float) -> Figure:
     looks, least = _looks(systems), _least_alarms(systems)
 
     def draw(axes: Axes, name: str) -> None:
-        for system, paint in looks:
+        for i, (system, paint) in enumerate(looks):
             curves = systems[system]
-            bands = [one for one in curves.bands if one.finding == name]
-            rates = [one.false_alarms for one in bands]
-            low, high = [100 * one.sensitivity.low for one in bands], [100 * one.sensitivity.high for one in bands]
-            axes.fill_between(rates, low, high, color=paint.colour, alpha=0.2, linewidth=0)
             alarms, shares = curves.froc[name] if name in curves.froc else _macro_froc(curves)
             last = float(alarms[-1])
             # Straight lines between thresholds look curved on a logarithmic axis
@@ -328,6 +329,10 @@ def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
             axes.plot(x[order], 100 * y[order], color=paint.colour, linewidth=1.4)
             rest = [100 * np.interp(last, alarms, shares), 100 * shares[-1]]
             axes.plot([max(last, least), _MOST], rest, color=paint.colour, linewidth=1.2, linestyle=DASHED)
+            bands = [one for one in curves.bands if one.finding == name]
+            beside = 2 ** (0.2 * (i - (len(looks) - 1) / 2))  # intervals of several systems stay apart
+            rates = [beside * one.false_alarms for one in bands]
+            _draw_estimates(axes, rates, [one.sensitivity for one in bands], paint.colour)
         axes.set_ylim(0, 100)
 
     def scale(axes: Axes) -> None:
@@ -338,10 +343,12 @@ def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
         axes.set_xticks([2.0**k for k in octaves], [f"{2**k:g}" if k >= 0 else f"1/{2**-k:g}" for k in octaves])
         axes.minorticks_off()
 
-    names = list(dict.fromkeys(one.finding for curves in systems.values() for one in curves.bands))
+    bands = [one for curves in systems.values() for one in curves.bands]
+    names = [name for name in (MACRO, *by_cases(n_cases)) if any(one.finding == name for one in bands)]
+    marks = _estimate_handles([one.sensitivity for one in bands], "95% interval")
     return panels(
-        names, width, draw, "False alarms for the finding per image; dashed: beyond the lowest threshold",
-        "Lesions found (%)", scale=scale, series=looks,
+        names, width, draw, "False alarms for the finding per image", "Lesions found (%)", scale=scale, series=looks,
+        marks=[*marks, dashed_line("beyond the lowest threshold")], n_cases=n_cases,
     )  # fmt: skip
 
 
@@ -354,7 +361,7 @@ def _best_precision(recall: FloatArray, precision: FloatArray) -> FloatArray:
     return best[np.searchsorted(recall, _RECALLS)]
 
 
-def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
+def _precision(systems: Mapping[str, Curves], n_cases: Mapping[str, int], width: float) -> Figure:
     looks = _looks(systems)
 
     def draw(axes: Axes, name: str) -> None:
@@ -369,43 +376,36 @@ def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
                 x, y = _RECALLS, np.mean([_best_precision(*curve) for curve in curves.precision.values()], axis=0)
             if len(y) == len(x):  # `y` is shorter if no threshold gives a hit
                 axes.step(100 * x, 100 * y, color=paint.colour, linewidth=1.4, clip_on=False)
-        is_high = any((y[x > 50] > 60).any() for x, y in (np.asarray(line.get_data()) for line in axes.lines))
-        for i, (system, paint) in enumerate(looks):
-            if name in systems[system].average_precision:
-                label = f"AP {100 * systems[system].average_precision[name]:.1f}"
-                place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
-                height = (0.35 if is_high else 0.95) - 0.13 * i  # in the corner that the curves leave free
-                axes.text(0.97, height, label, color=paint.colour, fontsize=7, **place)
         axes.set_ylim(0, 100)
 
-    names = [MACRO, *dict.fromkeys(name for curves in systems.values() for name in curves.precision)]
+    names = [MACRO, *by_cases(n_cases)]
+    of_systems = [curves.average_precision for curves in systems.values()]
+    values = {name: [percent_number(own[name]) for own in of_systems if name in own] for name in names}
+    marks = [
+        line_handle("best precision at that recall or higher", INK),
+        line_handle("as measured", INK, linewidth=0.6, alpha=0.7),
+    ]
     return panels(
-        names, width, draw,
-        "Recall (%) at an IoU of 0.5; thick: best precision at that recall or higher, thin: as measured",
-        "Precision (%)",
-        series=looks,
+        names, width, draw, "Recall (%) at an IoU of 0.5", "Precision (%)", series=looks, marks=marks, n_cases=n_cases,
+        below={name: f"AP {', '.join(own)}" for name, own in values.items() if own},
     )  # fmt: skip
 
 
-def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
+def _sizes(systems: Mapping[str, Curves], n_cases: Mapping[str, int], width: float) -> Figure:
     looks = _looks(systems)
     strata = [one for curves in systems.values() for one in curves.sizes]
     sizes = list(dict.fromkeys(one.size for one in sorted(strata, key=lambda one: _by_size(one.size))))
-    names = list(dict.fromkeys(one.finding for one in strata))
+    names = [name for name in by_cases(n_cases) if any(one.finding == name for one in strata)]
 
     def draw(axes: Axes, name: str) -> None:
         for i, (system, paint) in enumerate(looks):
             for one in (one for one in systems[system].sizes if one.finding == name):
                 x = sizes.index(one.size) + 0.18 * (i - (len(looks) - 1) / 2)
-                own, is_few = one.sensitivity.times(100), one.n < _FEWEST
-                if not is_few:
-                    axes.plot([x, x], [own.low, own.high], color=paint.colour, linewidth=1.4)
-                face = "white" if is_few else paint.colour
-                axes.plot(x, own.value, "o", color=paint.colour, markerfacecolor=face, markersize=4, clip_on=False)
+                _draw_estimates(axes, [x], [one.sensitivity], paint.colour)
                 if i == len(looks) - 1:
                     axes.annotate(
-                        str(one.n), (x, own.value), (5, 0), textcoords="offset points", fontsize=6, color=INK,
-                        va="center",
+                        str(one.n), (x, 100 * one.sensitivity.value), (5, 0), textcoords="offset points", fontsize=6,
+                        color=INK, va="center",
                     )  # fmt: skip
         axes.set_ylim(0, 100)
 
@@ -417,8 +417,8 @@ def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
     at = "each finding's threshold" if threshold != threshold else f"a score of {threshold:g} or more"
     return panels(
         names, width, draw,
-        f"Share of the image covered by the lesion's box; numbers: lesions; hollow: fewer than {_FEWEST}, no interval",
-        f"Lesions found at {at} (%)", scale=scale, series=looks,
+        "Share of the image covered by the lesion's box; numbers: lesions", f"Lesions found at {at} (%)", scale=scale,
+        series=looks, marks=_estimate_handles([one.sensitivity for one in strata], "95% interval"), n_cases=n_cases,
     )  # fmt: skip
 
 
@@ -498,10 +498,11 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
     check_extra("matplotlib")
     metric = METRICS[next(iter(curves.values())).metric]
     how = " with 95% intervals" if any(low == low for one in curves.values() for low in one.lows) else ""
+    note = cases_note({finding: curve.n_cases for finding, curve in curves.items()}, "cases with the finding")
     return Illustration(
         name,
         words.capitalize(),
-        f"{metric.title}{how} on the tuning split of {words}; a cross marks the selected one.",
+        f"{metric.title}{how} on the tuning split of {words}; {note}",
         f"Per finding, the {metric.in_words} against tested {words}, with the best marked.",
         partial(_draw_curves, curves, axis, metric),
     )
@@ -513,7 +514,8 @@ def _draw_curves(curves: Mapping[str, TuningCurve], x: str, metric: Metric, widt
     values_shown = [value for one in curves.values() for value in (*one.values, *one.highs) if not math.isnan(value)]
     top = 1.05 * factor * max(values_shown, default=1.0)
 
-    def draw(axes: Axes, curve: TuningCurve) -> None:
+    def draw(axes: Axes, name: str) -> None:
+        curve = curves[name]
         tried = [100 * number for number in curve.thresholds]
         values, lows, highs = ([factor * one for one in own] for own in (curve.values, curve.lows, curve.highs))
         paint = paints(1)[0].colour
@@ -524,5 +526,7 @@ def _draw_curves(curves: Mapping[str, TuningCurve], x: str, metric: Metric, widt
             axes.plot(100 * curve.best, best, "X", color=INK, markersize=6, clip_on=False)
         axes.set_ylim(0, top)
 
-    titles = {f"{name} (n{NBSP}={NBSP}{curve.n_cases})": curve for name, curve in curves.items()}
-    return panels(list(titles), width, lambda axes, title: draw(axes, titles[title]), x, y)
+    n_cases = {name: curve.n_cases for name, curve in curves.items()}
+    cross = line_handle("selected", INK, linewidth=0, marker="X", markersize=6)
+    marks = [cross] * any(one.best is not None for one in curves.values())
+    return panels(by_cases(n_cases), width, draw, x, y, marks=marks, n_cases=n_cases)

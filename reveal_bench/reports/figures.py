@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.metrics.intervals import Estimate
+from reveal_bench.reports.page import FEWEST_CASES
 from reveal_bench.reports.style import (
     DASHED,
     INCH,
@@ -256,19 +257,15 @@ class BarGroup:
     below: tuple[str, ...] = ()
 
 
-FEWEST = 10
-"""Panels of findings with fewer cases are last, and grey."""
-
-
 def by_cases(n_cases: Mapping[str, int]) -> list[str]:
-    """Return the findings to draw: without those without a case, and with those of fewer than :data:`FEWEST` last.
+    """Return the findings that have a case; those with fewer than :data:`FEWEST_CASES` cases come last.
 
     Examples
     --------
     >>> by_cases({"Edema": 9, "Fracture": 0, "Mass": 10})
     ['Mass', 'Edema']
     """
-    return sorted((name for name, n in n_cases.items() if n), key=lambda name: n_cases[name] < FEWEST)
+    return sorted((name for name, n in n_cases.items() if n), key=lambda name: n_cases[name] < FEWEST_CASES)
 
 
 def cases_note(n_cases: Mapping[str, int], counted: str, left_out: Mapping[str, str] | None = None) -> str:
@@ -279,9 +276,11 @@ def cases_note(n_cases: Mapping[str, int], counted: str, left_out: Mapping[str, 
     >>> cases_note({"Edema": 9, "Fracture": 0, "Mass": 10}, "cases")
     'n: cases; grey: fewer than 10. Not drawn: Fracture (no case).'
     """
-    few = f"; grey: fewer than {FEWEST}" if any(0 < n < FEWEST for n in n_cases.values()) else ""
-    missing = {name: "no case" for name, n in n_cases.items() if not n} | dict(left_out or {})
-    names = ", ".join(f"{name} ({reason})" for name, reason in missing.items())
+    few = f"; grey: fewer than {FEWEST_CASES}" if any(0 < n < FEWEST_CASES for n in n_cases.values()) else ""
+    missing: dict[str, list[str]] = {}
+    for name, reason in ({name: "no case" for name, n in n_cases.items() if not n} | dict(left_out or {})).items():
+        missing.setdefault(reason, []).append(name)
+    names = "; ".join(f"{', '.join(own)} ({reason})" for reason, own in missing.items())
     return f"n: {counted}{few}." + (f" Not drawn: {names}." if names else "")
 
 
@@ -309,7 +308,7 @@ def panels(
     scale : function that sets up the horizontal axis, which is in percent by default
     series : names and looks of the systems, for the legend
     marks : handles of other marks, for the legend
-    n_cases : name -> number of cases; a panel with fewer than :data:`FEWEST` is grey
+    n_cases : name -> number of cases; a panel with fewer than :data:`FEWEST_CASES` is grey
     below : name -> second line of the panel's title
     """
     n_cases, below = n_cases or {}, below or {}
@@ -333,13 +332,14 @@ def panels(
             low = height - top - sum(tops[: row + 1]) - (_HEIGHT + 6) * row - _HEIGHT
             axes = place_axes(figure, label + column * slot + ticks, low, slot - ticks - 4, _HEIGHT)
             axes.set_title(titles[number], fontsize=8, loc="left", pad=5)
-            axes.set_facecolor(PANEL if n_cases.get(name, FEWEST) < FEWEST else "none")
+            axes.set_facecolor(PANEL if n_cases.get(name, FEWEST_CASES) < FEWEST_CASES else "none")
             draw(axes, name)
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
             (scale or _percent)(axes)
             plain_axes(axes)
         legend(figure, handles)
-        middle = (low + height - top - tops[0]) / 2
+        half = width_of(y) / 2
+        middle = max(min((low + height - top - tops[0]) / 2, height - half), half)
         figure.supxlabel(x, fontsize=8, color=INK, x=(label + ticks + width - 4) / 2 / width, y=1.5 / height)
         figure.supylabel(y, fontsize=8, color=INK, x=0.5 / width, y=middle / height)
     return figure

@@ -115,8 +115,7 @@ def _choose(
     for model, cases in case_errors.items():
         by_finding: dict[str, list[CaseError]] = {}
         for case in cases:
-            is_open = case.category == "miss_unreviewed" and case.cell is not None
-            if is_open or case.source == "reader":
+            if case.category == "miss_unreviewed" or case.source == "reader":
                 by_finding.setdefault(case.finding, []).append(case)
         for own in by_finding.values():
             first = sorted(own, key=lambda case: reading_order(case, seed))[:max_per_finding]

@@ -12,8 +12,8 @@ reference covers most. A case therefore is a full hit exactly if its `grid_hit` 
 ``partial_hit``     no hit, but the reference covers some of the cell
 ``position``        no overlap; the finding could be there
 ``anatomy``         no overlap; anatomy rules the finding out there
-``miss_unreviewed`` no overlap, and neither reader nor anatomy decides between the two; also a point outside the
-                    central square, which has no cell to judge
+``miss_unreviewed`` no overlap, and neither reader nor anatomy decides between the two
+``outside``         points outside the central square, which have no cell to judge
 ``no_answer``       no prediction, or an empty mask: included, because an absent answer is a miss
 ==================  ====================================================================================================
 
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CATEGORIES = ("full_hit", "partial_hit", "position", "anatomy", "miss_unreviewed", "no_answer")
+CATEGORIES = ("full_hit", "partial_hit", "position", "anatomy", "miss_unreviewed", "outside", "no_answer")
 
 MISSES = ("position", "anatomy", "miss_unreviewed")
 """Categories of predicted cells that the reference does not touch."""
@@ -196,7 +196,7 @@ class _Judge:
         if not points:
             category, source = "no_answer", "none"
         elif cell is None:
-            category, source = "miss_unreviewed", "none"
+            category, source = "outside", "none"
         elif coverage > 0:
             is_hit = hit_cells(regions, self.grid)[0][self._place(cell)]
             category, source = ("full_hit" if is_hit else "partial_hit"), "overlap"
@@ -253,7 +253,7 @@ class ErrorShare:
     n : int
         Number of cases; for the macro, number of findings with a defined share.
     n_misses, n_reviewed : int
-        Number of cases without overlap, and how many of these a reader or the anatomy classified.
+        Number of predicted cells without overlap, and how many of these a reader or the anatomy classified.
     """
 
     finding: str
@@ -311,7 +311,7 @@ def shares(
     # Single precision is exact because counts are whole numbers far below 2**24
     resampled = (counts @ tally.reshape(len(units), -1)).astype(np.float64).reshape(len(counts), *tally.shape[1:])
     data = tally.sum(axis=0, dtype=np.float64)
-    _, _, _, _, known_p, known_a, rest, read_p, read_a = data.T
+    known_p, known_a, rest, read_p, read_a = data.T[4:9]
     is_read = read_p + read_a > 0
     values, replicates = _divide(data, is_read), _divide(resampled, is_read)
     is_dark = (rest > 0) & ~is_read & (known_p + known_a == 0)
@@ -334,9 +334,9 @@ def shares(
     return rows
 
 
-_COLUMNS = 9
+_COLUMNS = 10
 """Number of count columns: cases; full hits, partial hits, no answer; position and anatomy errors by the anatomy;
-misses that the anatomy does not decide; position and anatomy errors among these misses by readers."""
+misses that the anatomy does not decide; position and anatomy errors among these misses by readers; outside."""
 
 
 def _tally(
@@ -345,7 +345,7 @@ def _tally(
     """Return the counts, shape (n_units, n_findings, :data:`_COLUMNS`)."""
     tally = np.zeros((len(units), len(names), _COLUMNS), np.float32)
     unit_code = {unit: i for i, unit in enumerate(units)}
-    plain = {"full_hit": 1, "partial_hit": 2, "no_answer": 3}
+    plain = {"full_hit": 1, "partial_hit": 2, "no_answer": 3, "outside": 9}
     by_anatomy, by_reader = {"position": 4, "anatomy": 5}, {"position": 7, "anatomy": 8}
     for k, name in enumerate(names):
         cases = [case for case in case_errors if case.finding == name]
@@ -368,11 +368,11 @@ def _tally(
 
 def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
     """Return shares (..., n_findings, n_categories) from summed counts; NaN without cases or judged misses."""
-    n, full, partial, none, known_p, known_a, rest, read_p, read_a = np.moveaxis(sums, -1, 0)
+    n, full, partial, none, known_p, known_a, rest, read_p, read_a, outside = np.moveaxis(sums, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         per_read = np.where(is_read & (rest > 0), rest / (read_p + read_a), 0.0)
         position, anatomy = known_p + per_read * read_p, known_a + per_read * read_a
-        parts = np.stack([full, partial, position, anatomy, np.where(is_read, 0.0, rest), none], axis=-1)
+        parts = np.stack([full, partial, position, anatomy, np.where(is_read, 0.0, rest), outside, none], axis=-1)
         divided: FloatArray = parts / n[..., None]
     return divided
 
@@ -424,22 +424,14 @@ class ErrorShares:
 
     shares: Mapping[str, Mapping[str, Mapping[str, float]]]
     n: Mapping[str, int]
-    reviewed: bool
 
 
 def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustration]:
     """Yield figures of stacked error categories by pathology and run; each fits a printed page."""
     named = [name for name in order if errors.n.get(name)]
     groups = [BarGroup(name, f"{name} (n\u00a0=\u00a0{errors.n[name]})") for name in named]
-    categories = (
-        "no overlap with the reference but plausible anatomy (position error), or implausible anatomy (anatomy error)"
-        if errors.reviewed
-        else "no overlap with the reference (plausibility was not reviewed)"
-    )
-    caption = (
-        "Predictions on frontal images (n = questions) by category: full hit (the predicted cell is a hit), partial "
-        f"hit (some overlap, but no hit), {categories}. No answer: refused, unreadable or failed."
-    )
+    categories = "; ".join(_MEANINGS[name] for name in _drawn_categories(errors.shares))
+    caption = f"Predictions on frontal images (n = questions) by category. {categories}."
     on_page = PANELS * max(1, int(PAGE_HEIGHT / (5.5 * len(errors.shares) + 16)))
     for number, start in enumerate(range(0, len(groups), on_page), start=1):
         part = groups[start : start + on_page]
@@ -464,9 +456,24 @@ CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {
     "position": ("position error", Paint("#f6e08a")),
     "anatomy": ("anatomy error", Paint("#c4512d", "////")),
     "miss_unreviewed": ("miss, not reviewed", Paint("#e3e6ea", "....")),
+    "outside": ("outside the square", Paint("#9aa5b1")),
     "no_answer": ("no answer", Paint("#ffffff")),
 }
 """Category -> (name, look), in the order in which bars are stacked."""
+_MEANINGS = {
+    "full_hit": "Full hit: the predicted cell is a hit",
+    "partial_hit": "partial hit: some overlap, but no hit",
+    "position": "position error: no overlap, plausible anatomy",
+    "anatomy": "anatomy error: no overlap, implausible anatomy",
+    "miss_unreviewed": "miss, not reviewed: no overlap, plausibility unknown",
+    "outside": "outside the square: a point outside the central square",
+    "no_answer": "no answer: refused, unreadable or failed",
+}
+
+
+def _drawn_categories(shares: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+    """Return the categories of which a run has a share, in the order in which bars are stacked."""
+    return [name for name in CATEGORY_PAINTS if any(g.get(name) for run in shares.values() for g in run.values())]
 
 
 def error_bars(
@@ -481,7 +488,7 @@ def error_bars(
     shares : run label -> group key -> category -> share; a group without shares stays empty
     """
     labels, left = row_names(list(shares), width, 3)
-    used = [name for name in CATEGORY_PAINTS if any(g.get(name) for run in shares.values() for g in run.values())]
+    used = _drawn_categories(shares)
     columns = columns_for(len(groups), PANELS if width == WIDE else 1)
     panel = (width - left - 3) / columns
     with style():

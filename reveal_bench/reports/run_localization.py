@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -201,8 +201,7 @@ class HitReport(RunReport):
                 part[share.category] += (0.0 if math.isnan(share.estimate.value) else share.estimate.value) / len(
                     epochs
                 )
-        is_reviewed = self.options.anatomy is not None or self.options.reviews is not None
-        figures = draw_errors(ErrorShares(means, n, is_reviewed), self.order)
+        figures = map(self._noted, draw_errors(ErrorShares(means, n), self.order))
         return [*figures, errors_table(self.errors), *self._example_parts()]
 
     def _example_parts(self) -> list[Part]:
@@ -213,7 +212,14 @@ class HitReport(RunReport):
         first = {name: [c for c in epochs[0] if c.finding in self.order] for name, epochs in own}
         pictures, grid = FolderPictures(self.split.folder), self.scores.runs[self.core[0]].grid
         figure = draw_examples(first, self.split.records, pictures.open, self.options.examples, grid)
-        return [Text("No examples: no run missed a reference completely.") if figure is None else figure]
+        return [Text("No examples: no run missed a reference completely.") if figure is None else self._noted(figure)]
+
+    def _noted(self, figure: Illustration) -> Illustration:
+        """Return a figure of cells whose caption names the runs that answered with points."""
+        runs = [self.scores.runs[i] for i in self.core]
+        names = ", ".join(name for name, run in zip(short_names(runs), runs, strict=True) if run.metric == "point_hit")
+        note = f" For {names}, the cell is the one that contains the point, and full hits are not the hits of Figure 1."
+        return replace(figure, caption=figure.caption + note * bool(names))
 
     def _heat_parts(self) -> list[Part]:
         split, runs = self.split, [self.scores.runs[i] for i in self.core]
@@ -325,7 +331,8 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
         f"with replacement {draw.n_resamples:,} times (seed {draw.seed}).",
         "Answers on frontal images are categorized. A full hit is a hit as defined above; a partial hit is any other "
         "cell that the reference touches. Without overlap, readers or known anatomy decide whether the finding is "
-        "plausible in the cell (position error) or not (anatomy error). If neither decides, the miss is unreviewed.",
+        "plausible in the cell (position error) or not (anatomy error). If neither decides, the miss is unreviewed. "
+        "Points outside the central square are a category of their own.",
         "The definitions follow Gosai et al., Beyond Diagnosis: Evaluating Multimodal LLMs for Pathology "
         "Localization in Chest Radiographs (arXiv 2509.18015), sections 3.3, 3.4 and 4.1, except that intervals "
         "treat patients, not images, as the units.",
@@ -413,9 +420,7 @@ def _select_pairs(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) ->
         n_missed = sum(category in MISSES for category in categories)
         return -categories.count("anatomy"), "full_hit" not in categories, -n_missed, pair
 
-    missed = [
-        pair for pair, own in by_pair.items() if any(case.category in MISSES and case.cell for case in own.values())
-    ]
+    missed = [pair for pair, own in by_pair.items() if any(case.category in MISSES for case in own.values())]
     turns: dict[str, int] = {}
     ranked: list[tuple[int, int, Pair]] = []
     for pair in sorted(missed, key=order):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
@@ -166,8 +166,17 @@ class ScoreReport(RunReport):
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
-        caption = f"Mean over the findings with a defined score (of {len(self.groups)}), with 95% interval."
-        return PageTable(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
+        fewer: dict[int, list[str]] = {}
+        for metric in self.metrics:
+            n = max(of_run[MACRO].n for of_run in self.scores[metric].values())
+            if n < len(self.groups):
+                fewer.setdefault(n, []).append(metric_name(metric))
+        parts = "; ".join(f"{n} for {', '.join(names)}" for n, names in sorted(fewer.items()))
+        caption = (
+            f"Mean over the {len(self.groups)} findings{f' (with a defined score: {parts})' * bool(parts)}, with 95% "
+            "interval."
+        )
+        return _scores_table(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _means_of_groups(self) -> list[PageTable]:
         """Return a table of means over the benchmark's groups of findings; nothing without groups."""
@@ -184,7 +193,7 @@ class ScoreReport(RunReport):
         members = "; ".join(f"{name}: {', '.join(findings)}" for name, findings in groups.items())
         caption = f"Mean over the findings with a defined score in each group, with 95% interval. {members}."
         head = ("Run", "Group", *map(metric_name, self.metrics))
-        return [PageTable(head, rows, caption, "Mean scores of groups of findings")]
+        return [_scores_table(head, rows, caption, "Mean scores of groups of findings")]
 
     def _score(self, metric: str, place: int, group: str) -> str:
         of_run = self.scores[metric].get(place)
@@ -198,17 +207,20 @@ class ScoreReport(RunReport):
             name = "Mean" if group == MACRO else group
             rows.append((name, *(_cell(scores[i]) if i in scores else NOTHING for i in range(len(self.runs)))))
             values = {1 + i: score.value for i, score in scores.items()}
-            n_cases = max((score.n for score in scores.values()), default=0)
-            n_cases = len(self.split.records) if group == MACRO else n_cases
-            best |= {(row, column) for column in leading(values, n_cases, lowest=is_lower)}
+            best |= {(row, column) for column in leading(values, self._n_cases(group), lowest=is_lower)}
         scale = "" if METRICS[metric].high > 1 else ", in percent"
         which = "lowest" if is_lower else "highest"
-        caption = (
-            f"By finding and run{scale}, with 95% interval. The {which} score is bold for findings with ten cases or "
-            "more."
-        )
+        bold = f" The {which} score is bold for findings with ten cases or more."
+        caption = f"By finding and run{scale}, with 95% interval.{bold * bool(best)}"
         head = ("Finding", *(run.label for run in self.runs))
-        return PageTable(head, rows, caption, metric_name(metric), frozenset(best))
+        return _scores_table(head, rows, caption, metric_name(metric), frozenset(best))
+
+    def _n_cases(self, group: str) -> int:
+        """Return the number of cases with a finding, also for metrics that count cases without it."""
+        if group == MACRO:
+            return len(self.split.records)
+        counted = max(of_run[group].n for of_run in self.scores[self._main].values())
+        return self.rows[0].positives.get(group, counted)
 
     def _plain_scores(self) -> Csv:
         rows = [
@@ -337,6 +349,20 @@ class AnswerReport(RunReport):
                 "answer gets the lowest scores."
             )
         ]
+
+
+def _scores_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    caption: str,
+    title: str,
+    best: frozenset[tuple[int, int]] = frozenset(),
+) -> PageTable:
+    """Return a table of scores whose caption explains dashes and missing intervals if there are any."""
+    cells = {cell for row in rows for cell in row}
+    caption += f" {NOTHING}: undefined." * (NOTHING in cells)
+    caption += " Scores without interval have too few patients." * any(cell.endswith(f"\n{NOTHING}") for cell in cells)
+    return PageTable(head, rows, caption, title, best)
 
 
 def _cell(score: Estimate) -> str:

@@ -98,7 +98,7 @@ def test_figures_leave_out_findings_without_a_case_and_say_so() -> None:
     assert coverage.caption.endswith("n: answers. Not drawn: never asked (no case).")
     *_, benefit = confidence_figures(judge_confidences(make_confidences(rare=0)))
     assert len(benefit.draw(180).axes) == 1
-    assert benefit.caption.endswith("Not drawn: b (no case), never asked (no case).")
+    assert benefit.caption.endswith("Not drawn: b, never asked (no case).")
     nothing = judge_confidences(replace(own, happened=np.zeros(len(own), bool)))
     assert [one.name for one in confidence_figures(nothing)] == ["coverage"]
 

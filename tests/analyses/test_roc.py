@@ -149,7 +149,7 @@ def test_readers_are_points_beside_the_curve(folder: Path, tmp_path: Path) -> No
     roc, _ = result.drawn()
     (panel,) = roc.draw(180.0).axes
     assert panel.get_title(loc="left") == "Mass (n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}20)"
-    assert "n: cases with the finding. Not drawn: Edema (all cases have it), Nodule (no case has it)." in roc.caption
+    assert "n: cases with the finding. Not drawn: Edema (all cases have it); Nodule (no case has it)." in roc.caption
     counts = [{"finding": name, "n_below": 2, "n_readers": 4} for name in ("macro", MASS)]
     assert result.tables["readers_below"].records == counts
     assert "; readers below the curve, mean over findings: 2.00 of 4; no curve" in result.caption

@@ -25,7 +25,7 @@ from reveal_bench.kinds.detection.records import instance_masks, instances, is_k
 from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.options import ScoringOptions
-from reveal_bench.kinds.scored import Band, Curves
+from reveal_bench.kinds.scored import Band, Curves, SizeStratum
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -417,9 +417,9 @@ def test_figures_name_systems_thresholds_and_measures(root: Path, files: tuple[P
     assert re.search("macro +[0-9.]+", table)
     drawn = {path.stem: path.read_text() for path in (tmp_path / "curves").glob("*.svg")}
     texts = {
-        "froc": ("macro", "False alarms for the finding per image; dashed: beyond the lowest threshold"),
-        "precision_recall": ("AP ", "thick: best precision at that recall or higher"),
-        "sizes": ("Lesions found at a score of 0.5 or more (%)", "numbers: lesions; hollow: fewer than 5"),
+        "froc": ("macro", "False alarms for the finding per image", "beyond the lowest threshold", "95% interval"),
+        "precision_recall": ("AP ", "best precision at that recall or higher", "as measured"),
+        "sizes": ("Lesions found at a score of 0.5 or more (%)", "numbers: lesions"),
     }
     assert drawn.keys() == texts.keys()
     for name, labels in texts.items():
@@ -429,14 +429,27 @@ def test_figures_name_systems_thresholds_and_measures(root: Path, files: tuple[P
     assert f"AP {100 * ap['value']:.1f}" in drawn["precision_recall"]
 
 
+def test_report_counts_findings_of_means_and_bolds_no_false_alarms_without_lesions(
+    root: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    words = ("--folder", root / "public", "--split", "released", "--resamples", 5)
+    call("report", *files, *words, "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Mean over the 13 findings (with a defined score: 3 for AP 50, CPM" in page
+    (table,) = re.findall(r"False alarms per image\.</strong>.*?</table>", page, re.DOTALL)
+    rows = re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', table)
+    assert {name for name, cells in rows if "best" in cells} == {"Mean", "Effusion", "Mass", "Nodule"}
+    assert len(rows) == 14
+
+
 def test_froc_is_interpolated_and_draws_a_system_without_hits() -> None:
     """Two thresholds with a straight line between them: 40% of the way to 0.8 at 0.4 false alarms per image."""
     ends = np.array([0.0, 1.0]), np.array([0.0, 0.8])
     nothing = np.zeros(0), np.zeros(0)
-    bands = [Band("Mass", rate, Estimate(0.8 * min(rate, 1), 0, 1)) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]
+    bands = [Band("Mass", rate, Estimate(0.8 * min(rate, 1), 0, 1, n=12)) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]
     froc, precision, *_ = detection_figures({"flat": Curves({"Mass": ends}, bands, {"Mass": nothing}, {}, [], 0.5)})
     (panel,) = froc.draw(170).axes
-    measured, beyond = panel.lines
+    measured, beyond, *_ = panel.lines
     assert panel.get_xlim() == (1 / 8, 8)
     assert np.interp([0.2, 0.4], measured.get_xdata(), measured.get_ydata()) == pytest.approx([16, 32], abs=0.1)
     assert (list(beyond.get_xdata()), list(beyond.get_ydata())) == ([1, 8], [80, 80])
@@ -446,7 +459,7 @@ def test_froc_is_interpolated_and_draws_a_system_without_hits() -> None:
 def test_froc_labels_one_false_alarm_as_a_whole_number() -> None:
     """The curve ends at 1/2 false alarm per image, so the axis starts three octaves below, at 1/16."""
     ends = np.array([0.0, 0.5]), np.array([0.0, 0.8])
-    bands = [Band("Mass", rate, Estimate(0.8, 0, 1)) for rate in (0.125, 8)]
+    bands = [Band("Mass", rate, Estimate(0.8, 0, 1, n=12)) for rate in (0.125, 8)]
     froc, *_ = detection_figures({"a": Curves({"Mass": ends}, bands, {"Mass": ends}, {}, [], 0.5)})
     (panel,) = froc.draw(170).axes
     assert [text.get_text() for text in panel.get_xticklabels()] == ["8", "1", "1/8"]
@@ -457,7 +470,7 @@ def test_figures_start_where_good_detectors_rise() -> None:
     froc = {"Mass": (np.array([0, 1 / 32]), np.array([0.5, 1])), "Nodule": (np.array([0, 1 / 64]), np.array([0.5, 1]))}
     sensitivities = np.linspace(0.25, 1, 4)
     precision = {"Mass": (sensitivities, np.ones(4)), "Nodule": (sensitivities[:2], np.array([0.5, 0.8]))}
-    bands = [Band(name, rate, Estimate(1, 1, 1)) for name in (MACRO, *froc) for rate in (0.125, 8)]
+    bands = [Band(name, rate, Estimate(1, 1, 1, n=12)) for name in (MACRO, *froc) for rate in (0.125, 8)]
     curves = Curves(froc, bands, precision, {MACRO: (1 + 0.8 * 51 / 101) / 2}, [], 0.5)
     of_froc, of_precision, *_ = detection_figures({"good": curves})
     panel = of_froc.draw(170).axes[0]
@@ -467,7 +480,25 @@ def test_figures_start_where_good_detectors_rise() -> None:
     assert np.interp(1 / 64, macro.get_xdata(), macro.get_ydata()) == pytest.approx((75 + 100) / 2)
     panel = of_precision.draw(170).axes[0]
     assert np.mean(panel.lines[0].get_ydata()) / 100 == pytest.approx(curves.average_precision[MACRO])
-    assert panel.texts[0].get_text() == f"AP {100 * curves.average_precision[MACRO]:.1f}"
+    assert panel.get_title(loc="left") == f"macro\nAP {100 * curves.average_precision[MACRO]:.1f}"
+    assert not panel.texts  # numbers are not written over curves
+
+
+def test_marks_of_sizes_are_hollow_exactly_without_an_interval_and_findings_without_lesions_named() -> None:
+    strata = [SizeStratum("Mass", "below 2% of the image", 10, Estimate(0.5)),
+              SizeStratum("Mass", "2% or more of the image", 4, Estimate(0.5, 0.2, 0.8))]  # fmt: skip
+    curve = np.array([0.0, 1.0]), np.array([0.0, 0.8])
+    bands = [Band(name, 1, Estimate(0.5, 0.2, 0.8, n=n)) for name, n in ((MACRO, 2), ("Edema", 9), ("Mass", 14))]
+    both = {"Edema": curve, "Mass": curve}
+    figures = detection_figures({"a": Curves(both, bands, both, {}, strata, 0.5, ("Nodule",))})
+    froc, _, sizes = figures
+    n = "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
+    assert [axes.get_title(loc="left") for axes in froc.draw(170).axes] == ["macro", f"Mass {n}14)", f"Edema {n}9)"]
+    (panel,) = sizes.draw(170).axes
+    faces = [line.get_markerfacecolor() for line in panel.lines if line.get_marker() == "o"]
+    assert [face == "white" for face in faces] == [True, False]
+    end = "n: lesions; grey: fewer than 10. Not drawn: Nodule (no lesion)."
+    assert all(one.caption.endswith(end) for one in figures)
 
 
 def test_cocoeval_with_our_references_agrees(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:

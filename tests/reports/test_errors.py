@@ -121,12 +121,12 @@ def test_what_cannot_be_judged_is_left_out_and_counted():
     assert (both.n_lateral, both.n_undefined) == (0, 1)
 
 
-def test_a_point_outside_the_square_is_a_miss_that_nobody_can_judge():
+def test_a_point_outside_the_square_is_a_category_of_its_own():
     record = record_of((20, 0, 10, 10), size=(80, 120))
     (case,) = categorize(
         [says(points=((5.0, 5.0),))], [record], grid=8, anatomy={"a": Regions((80, 120), LUNGS.contours)}
     )
-    assert (case.category, case.cell, case.source) == ("miss_unreviewed", None, "none")
+    assert (case.category, case.cell, case.source) == ("outside", None, "none")
 
 
 @pytest.mark.parametrize(
@@ -202,16 +202,17 @@ def values_of(results, finding):
 
 
 def test_shares_by_hand():
-    # Edema: 10 cases, 4 not overlapping of which a reader judged 3 (2 position, 1 anatomy): 4/10 is split 2 : 1.
+    # Edema: 10 cases, 1 outside the square, 4 cells not overlapping of which a reader judged 3 (2 position, 1 anatomy):
+    # 4/10 is split 2 : 1.
     # Pneumothorax: 4 cases, all decided by the anatomy. Macro: the mean of the two.
     cases = cases_of(
-        EDEMA, full_hit=3, partial_hit=2, position__read=2, anatomy__read=1, miss_unreviewed=1, no_answer=1
+        EDEMA, full_hit=2, partial_hit=2, position__read=2, anatomy__read=1, miss_unreviewed=1, outside=1, no_answer=1
     ) + cases_of("Pneumothorax", full_hit=1, anatomy__anatomy=2, position__anatomy=1)
     result = shares(cases, resampling=Resampling(50))
-    assert [share.category for share in result[:6]] == list(CATEGORIES)
-    assert values_of(result, EDEMA) == pytest.approx([0.3, 0.2, 0.4 * 2 / 3, 0.4 / 3, 0, 0.1])
-    assert values_of(result, "Pneumothorax") == pytest.approx([0.25, 0, 0.25, 0.5, 0, 0])
-    assert values_of(result, "macro") == pytest.approx([0.275, 0.1, 0.2 * 2 / 3 + 0.125, 0.2 / 3 + 0.25, 0, 0.05])
+    assert [share.category for share in result[:7]] == list(CATEGORIES)
+    assert values_of(result, EDEMA) == pytest.approx([0.2, 0.2, 0.4 * 2 / 3, 0.4 / 3, 0, 0.1, 0.1])
+    assert values_of(result, "Pneumothorax") == pytest.approx([0.25, 0, 0.25, 0.5, 0, 0, 0])
+    assert values_of(result, "macro") == pytest.approx([0.225, 0.1, 0.2 * 2 / 3 + 0.125, 0.2 / 3 + 0.25, 0, 0.05, 0.05])
     for finding in (EDEMA, "Pneumothorax", "macro"):
         assert sum(values_of(result, finding)) == pytest.approx(1)
     evidence = {share.finding: (share.n, share.n_misses, share.n_reviewed) for share in result}
@@ -224,19 +225,19 @@ def test_shares_by_hand():
 def test_what_the_anatomy_decided_stands_for_nothing_else():
     cases = cases_of(EDEMA, anatomy__anatomy=4, position__read=1, anatomy__read=1, miss_unreviewed=4)
     # the 6 that the anatomy leaves are divided 1 : 1
-    assert values_of(shares(cases, resampling=Resampling(20)), EDEMA) == pytest.approx([0, 0, 0.3, 0.7, 0, 0])
+    assert values_of(shares(cases, resampling=Resampling(20)), EDEMA) == pytest.approx([0, 0, 0.3, 0.7, 0, 0, 0])
     cases = cases_of(EDEMA, anatomy__anatomy=4, miss_unreviewed=1)
-    assert values_of(shares(cases, resampling=Resampling(20)), EDEMA) == pytest.approx([0, 0, 0, 0.8, 0.2, 0])
+    assert values_of(shares(cases, resampling=Resampling(20)), EDEMA) == pytest.approx([0, 0, 0, 0.8, 0.2, 0, 0])
 
 
 def test_without_any_review_the_kind_of_error_is_undefined():
     cases = cases_of(EDEMA, full_hit=1, miss_unreviewed=1) + cases_of("Atelectasis", full_hit=2)
     result = shares(cases, resampling=Resampling(20))
-    assert np.array_equal(values_of(result, EDEMA), [0.5, 0, math.nan, math.nan, 0.5, 0], equal_nan=True)
+    assert np.array_equal(values_of(result, EDEMA), [0.5, 0, math.nan, math.nan, 0.5, 0, 0], equal_nan=True)
     assert np.isnan(
         [s.estimate.low for s in result if s.finding == EDEMA and s.category in ("position", "anatomy")]
     ).all()
-    assert values_of(result, "Atelectasis") == [1, 0, 0, 0, 0, 0]
+    assert values_of(result, "Atelectasis") == [1, 0, 0, 0, 0, 0, 0]
     macro = {share.category: (share.estimate.value, share.n) for share in result if share.finding == "macro"}
     assert macro["position"] == (0.0, 1)
     assert macro["miss_unreviewed"] == (0.25, 2)

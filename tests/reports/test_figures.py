@@ -175,7 +175,7 @@ def test_characters_that_the_font_lacks_are_found() -> None:
 def test_errors_fill_as_many_figures_as_pages() -> None:
     shares = {f"run {i}": {g.key: {"full_hit": 0.25, "no_answer": 0.75} for g in GROUPS} for i in range(12)}
     keys = [group.key for group in GROUPS]
-    drawn = list(draw_errors(ErrorShares(shares, dict.fromkeys(keys, 4), reviewed=False), keys))
+    drawn = list(draw_errors(ErrorShares(shares, dict.fromkeys(keys, 4)), keys))
     assert [one.name for one in drawn] == ["error-categories-1", "error-categories-2"]
     figures = [one.draw(WIDE) for one in drawn]
     assert [len(figure.axes) for figure in figures] == [6, 1]

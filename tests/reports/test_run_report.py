@@ -199,6 +199,7 @@ def test_the_same_runs_give_the_same_bytes_and_leftovers_go(world: World, run_pa
     first, second = ({p.relative_to(o): p.read_bytes() for p in o.rglob("*") if p.is_file()} for o in out)
     assert second.pop(Path("notes.txt")) == b"mine"
     assert first == second
+    assert "For points, the cell is the one that contains the point" in (out[0] / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -84,11 +84,8 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
     findings = [finding for finding, one in matched.items() if one.n_lesions]
     estimates = rows.estimates(resampling.by("shifted"), groups=findings) if findings else []
     by_name = {(one.metric, one.finding): one for one in estimates}
-    bands = [
-        Band(finding, rate, by_name[name, finding])
-        for finding in ((MACRO, *findings) if findings else ())
-        for name, rate in FROC_RATES.items()
-    ]
+    names = (MACRO, *findings) if findings else ()
+    bands = [Band(name, rate, by_name[metric, name]) for name in names for metric, rate in FROC_RATES.items()]
     sizes = []
     for name in rows.strata():
         kind, _, size = name.partition(": ")
@@ -96,15 +93,15 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
             shifted, only = resampling.by("shifted"), ["lesion_sensitivity"]
             of_size = rows.estimates(shifted, stratum=name, groups=findings, metrics=only)
             sizes += [SizeStratum(one.finding, size, one.n, one) for one in of_size if one.n and one.finding != MACRO]
-    order = {finding: i for i, finding in enumerate((MACRO, *findings))}
     thresholds = set(rows.thresholds.tolist())
     return Curves(
         {finding: froc_points(matched[finding]) for finding in findings},
         bands,
         {finding: precision_recall(matched[finding], "iou_50") for finding in findings},
-        {finding: by_name["ap_50", finding].value for finding in (MACRO, *findings) if ("ap_50", finding) in by_name},
-        sorted(sizes, key=lambda one: order[one.finding]),
+        {name: by_name["ap_50", name].value for name in names if ("ap_50", name) in by_name},
+        sorted(sizes, key=lambda one: findings.index(one.finding)),
         thresholds.pop() if len(thresholds) == 1 else math.nan,
+        [finding for finding in rows.findings if finding not in findings],
     )
 
 
