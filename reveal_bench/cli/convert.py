@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,6 +27,10 @@ Deployment = Literal["self_deployed", "externally_managed", "unknown"]
 Availability = Literal["open_weights", "closed_weights", "unknown"]
 ExchangeForm = Literal["table", "coco", "cvat", "label-studio", "fiftyone", "dicom-seg", "dicom-sr"]
 """Annotation formats: the keys of :data:`reveal_bench.exchange.FORMS`, and "table"."""
+
+TheirColumns = Annotated[
+    list[str] | None, typer.Option("--column", metavar="THEIRS=OURS", help="Meaning of a column of a table.")
+]
 
 
 def convert(
@@ -57,10 +62,7 @@ def convert(
         typer.Option("--category", help="Finding for the next category number, with --from table; repeatable."),
     ] = None,
     first_category: Annotated[int, typer.Option(min=0, max=1, help="Category number of the first --category.")] = 1,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--column", metavar="THEIRS=OURS", help="Meaning of a column, with --from table."),
-    ] = None,
+    columns: TheirColumns = None,
     boxes: Annotated[
         Literal["xywh", "xyxy", "cxcywh"], typer.Option(help="Meaning of a box's numbers, with --from table.")
     ] = "xywh",
@@ -94,7 +96,7 @@ def convert(
             "instances": instances,
             "categories": categories or None,
             "first_category": 1 if first_category else 0,
-            "columns": dict(_pair(one) for one in columns or ()),
+            "columns": by_their_names(columns),
             "boxes": boxes,
             "normalised": normalised,
             "leave_out_unknown": leave_out_unknown,
@@ -143,11 +145,12 @@ def _convert_table(table: Path, folder: Path, out: Path, settings: dict[str, Any
     return report.ok
 
 
-def _pair(text: str) -> tuple[str, str]:
-    theirs, sign, ours = text.rpartition("=")
-    if not sign:
-        raise ArgumentError("columns", "must be THEIRS=OURS", repr(text))
-    return theirs, ours
+def by_their_names(columns: Sequence[str] | None) -> dict[str, str]:
+    """Return the table's name -> our name of a column, from texts THEIRS=OURS."""
+    pairs = {text: text.rpartition("=") for text in columns or ()}
+    if wrong := [text for text, (_, sign, _) in pairs.items() if not sign]:
+        raise ArgumentError("columns", "must be THEIRS=OURS", repr(wrong[0]))
+    return {theirs: ours for theirs, _, ours in pairs.values()}
 
 
 def _tell(out: Path, done: Converted, what: list[str]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.convert import TheirColumns, by_their_names
 from reveal_bench.cli.curate import (
     ANSWERS,
     Connections,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from reveal_bench.models.endpoints import RunStoppedError
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, RunSummary
-
 
 AskedSplit = Annotated[str, typer.Option("--split", help="Split whose questions are asked.", show_default=False)]
 RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write or resume.", show_default=False), OUTPUT]
@@ -492,16 +492,16 @@ def import_replies(
     side: Side = None,
     coordinates: Coordinates = "pixels",
     corners: Corners = None,
+    columns: TheirColumns = None,
     organization: Organization = "not stated",
 ) -> None:
     """Turn a model's saved replies into a run folder: predictions, transcript, submission.json."""
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.saved_replies import read_saved_replies
 
-    settings = AskSettings.of_folder(
-        folder, form=answer, grid=grid, side=side, coordinates=coordinates, corners=corners
-    )
-    _write(*read_saved_replies(replies, folder, split, settings, model=model), out, organization)
+    asked = AskSettings.of_folder(folder, form=answer, grid=grid, side=side, coordinates=coordinates, corners=corners)
+    named = by_their_names(columns)
+    _write(*read_saved_replies(replies, folder, split, asked, model=model, columns=named), out, organization)
 
 
 def _write(info: RunInfo, exchanges: list[QuestionOutcome], out: Path, organization: str) -> None:

@@ -37,6 +37,7 @@ from reveal_bench.predictions.number_ids import (
     advice_on_keyed,
     advice_on_numbers,
     id_of_number,
+    id_of_path,
     ids_by_number,
     number_of,
     plain_value,
@@ -64,7 +65,6 @@ KNOWN_COLUMNS = (
 )
 """Columns that are recognised only by these names; columns of ids, findings and scores may have other names."""
 _INDEX_NAME = re.compile(r"Unnamed: \d+|index|level_0|")
-_ENDINGS = (".dicom", ".dcm", ".png", ".jpeg", ".jpg", ".npy", ".nii.gz", ".nii")
 _MOST_TOLD = 10
 
 
@@ -400,16 +400,7 @@ class _Reader:
             text = self._reading.images.get(number_from(value), value)
         elif not self._has_numbered_findings and value not in known:
             text = id_of_number(value, numbered) or value
-        if not isinstance(text, str):
-            return None
-        if text in known:
-            return text
-        name = text.replace("\\", "/")
-        ending = next((ending for ending in _ENDINGS if name.casefold().endswith(ending)), "")
-        parts = PurePosixPath(name[: len(name) - len(ending)]).parts
-        spellings = {"_".join(parts[-n:]) for n in range(1, min(len(parts), 4) + 1)}
-        same = sorted(spellings & known.keys())
-        return same[0] if len(same) == 1 else None
+        return id_of_path(text, known) if isinstance(text, str) else None
 
     def _is_in_a_known_folder(self, path: str) -> bool:
         """Return True for a file in a folder that is named like an id, such as an image in the folder of a study."""

@@ -4,14 +4,15 @@ Conventions
 -----------
 A table has a row per question: its id (``image_id`` and ``finding``, ``study_id`` or ``task_id``) and the model's
 unmodified ``reply``. An optional ``finish_reason`` says why the model stopped ("length": it was cut off). The table is
-a CSV or TSV file, or JSON lines. The prompts are unknown, so the run has no settings of prompts. The caller must state
-the convention for positions. Cells, points and boxes refer to the square image of
-:mod:`reveal_bench.models.overlay`, boxes of a detection benchmark to the whole image.
+a CSV or TSV file, or JSON lines. Columns may have other names, and ids may be paths of image files. The prompts are
+unknown, so the run has no settings of prompts. The caller must state the convention for positions. Cells, points and
+boxes refer to the square image of :mod:`reveal_bench.models.overlay`; boxes of a detection benchmark refer to the whole
+image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reveal_bench.findings import canonical_finding, hint
@@ -20,12 +21,19 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.questions import AskSettings, describe_split, list_questions
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, with_reply
+from reveal_bench.predictions.number_ids import id_of_path
 from reveal_bench.tables import TableRow, open_table
 from reveal_bench.words import count_text
 
 
 def read_saved_replies(
-    path: Path, folder: Path, split: str, settings: AskSettings, *, model: str
+    path: Path,
+    folder: Path,
+    split: str,
+    settings: AskSettings,
+    *,
+    model: str,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[RunInfo, list[QuestionOutcome]]:
     """Read a file of replies to the questions of a split.
 
@@ -34,6 +42,7 @@ def read_saved_replies(
     path : the table, in the format of the module's docstring
     settings : the form of the answers, and the convention for positions
     model : name to publish
+    columns : the table's name of a column -> its name in the module's docstring, where they differ
 
     Returns
     -------
@@ -51,7 +60,8 @@ def read_saved_replies(
     exchanges: dict[str, QuestionOutcome] = {}
     if not questions:
         raise ValueError(f"{folder} must have questions in split {split!r}")
-    for line, question, text, reason in _rows(Path(path), KINDS[described["kind"]].key, questions):
+    theirs = {ours: name for name, ours in (columns or {}).items()}
+    for line, question, text, reason in _rows(Path(path), KINDS[described["kind"]].key, questions, theirs):
         if question.id in exchanges:
             raise ValueError(f"{path}:{line} must be about a question without an earlier row, got {question.id}")
         reply = read_reply(text, question, settings, stop_reason=reason)
@@ -66,34 +76,45 @@ def read_saved_replies(
 Questions = dict[tuple[str, str | None], Question]
 
 
-def _rows(path: Path, key: str, questions: Questions) -> Iterator[tuple[int, Question, str, str | None]]:
-    """Yield line number, question, reply and reason for the end of every row."""
-    asks_findings = any(finding is not None for _, finding in questions)
-    needed = (key, "finding", "reply") if asks_findings else (key, "reply")
+def _rows(
+    path: Path, key: str, questions: Questions, theirs: Mapping[str, str]
+) -> Iterator[tuple[int, Question, str, str | None]]:
+    """Yield line number, question, reply and reason for the end of every row; `theirs`: our column -> the table's."""
+    asked: dict[str, list[str]] = {}
+    for unit, finding in questions:
+        asked.setdefault(unit, []).extend([] if finding is None else [finding])
+    asks_findings = any(asked.values())
+    ours = (key, "finding", "reply") if asks_findings else (key, "reply")
+    needed, reasons = [theirs.get(name, name) for name in ours], theirs.get("finish_reason", "finish_reason")
     with open_table(path, str(path), objects=True, verbatim=True) as rows:
         for row in rows:
-            reason = row.value("finish_reason") if "finish_reason" in row else None
-            yield row.number, *_reply_of(row, needed, questions, path), str(reason) if reason else None
+            reason = row.value(reasons) if reasons in row else None
+            question, reply = _reply_of(row, needed, asked, path)
+            yield row.number, questions[question], reply, str(reason) if reason else None
 
 
-def _reply_of(row: TableRow, needed: Sequence[str], questions: Questions, path: Path) -> tuple[Question, str]:
+def _reply_of(
+    row: TableRow, needed: Sequence[str], asked: Mapping[str, Sequence[str]], path: Path
+) -> tuple[tuple[str, str | None], str]:
+    """Return a row's id and finding, and its reply; `needed` are the columns of id, finding (if asked) and reply."""
     missing = [name for name in needed if name not in row]
     if missing:
         rule = f"must have the {count_text(len(needed), 'column')} {', '.join(needed)}"
-        raise ValueError(f"{path}:{row.number} {rule}; {', '.join(missing)} not among {', '.join(row)}")
+        remedy = f"--column {next(name for name in row if name not in needed)}={missing[0]} names another"
+        raise ValueError(f"{path}:{row.number} {rule}; {', '.join(missing)} not among {', '.join(row)}: {remedy}")
     for name in needed:
         value = row.value(name)
         if not isinstance(value, str):
             raise ValueError(f"{path}:{row.number} must have the text `{name}`, got {value!r}")
-    case_id, finding = row[needed[0]], row["finding"] if "finding" in needed else None
-    known = [name for unit, name in questions if unit == case_id]
-    if not known:
+    case_id = id_of_path(row[needed[0]], asked)
+    if case_id is None:
         rule = f"`{needed[0]}` must be an id of the split"
-        raise ValueError(f"{path}:{row.number} {rule}, got {hint(case_id, (unit for unit, _ in questions))}")
+        raise ValueError(f"{path}:{row.number} {rule}, got {hint(row[needed[0]], asked)}")
+    finding, reply = row[needed[1]] if len(needed) > 2 else None, row[needed[-1]]
     if finding is not None:
-        findings = [name for name in known if name is not None]
-        finding = canonical_finding(finding, findings)
-        if finding is None:
-            rule = f"`finding` must be one that is asked about {case_id} ({', '.join(findings)})"
-            raise ValueError(f"{path}:{row.number} {rule}, got {row['finding']!r}")
-    return questions[case_id, finding], row["reply"]
+        known = canonical_finding(finding, asked[case_id])
+        if known is None:
+            rule = f"`{needed[1]}` must be one that is asked about {case_id} ({', '.join(asked[case_id])})"
+            raise ValueError(f"{path}:{row.number} {rule}, got {finding!r}")
+        finding = known
+    return (case_id, finding), reply

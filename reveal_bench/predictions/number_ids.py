@@ -1,4 +1,4 @@
-"""Ids of images, studies or tasks that another program has turned into numbers, such as 36199.0 for "36199".
+"""Ids of images, studies or tasks as other programs write them: as numbers, such as 36199.0 for "36199", or as paths.
 
 pandas reads a column of digits as integers, or as floats if a cell is empty, and leading zeros are lost. A number is
 only read as an id if the split has exactly that text as an id, and no other id with the same number, such as "007".
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 ADVICE = "read ids with dtype=str"
@@ -15,6 +16,7 @@ _DIGITS = re.compile("[0-9]{1,15}")
 """Ids in plain digits; a float is exact up to this length."""
 _KEYED = re.compile("(study|image|patient)-[0-9a-f]{16}")
 """Ids as :func:`reveal_bench.sources.ids.keyed_id` makes them."""
+_ENDINGS = (".dicom", ".dcm", ".png", ".jpeg", ".jpg", ".npy", ".nii.gz", ".nii")
 _DECIMAL = re.compile(r"([0-9]{1,15})\.0+")
 
 
@@ -73,3 +75,14 @@ def id_of_number(value: object, numbered: Mapping[float, str]) -> str | None:
     """Return the id in :func:`ids_by_number` for which `value` stands; None if there is none."""
     number = number_of(value)
     return None if number is None else numbered.get(number)
+
+
+def id_of_path(text: str, known: Mapping[str, object]) -> str | None:
+    """Return the only id that a text or a path such as "patient1/study1/view1.jpg" can mean; otherwise None."""
+    if text in known:
+        return text
+    name = text.replace("\\", "/")
+    ending = next((ending for ending in _ENDINGS if name.casefold().endswith(ending)), "")
+    parts = PurePosixPath(name[: len(name) - len(ending)]).parts
+    same = {"_".join(parts[-n:]) for n in range(1, min(len(parts), 4) + 1)} & known.keys()
+    return same.pop() if len(same) == 1 else None

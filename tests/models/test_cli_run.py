@@ -214,17 +214,25 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
     lost = call("import-replies", tmp_path / "fewer.jsonl", *asked, "--out", tmp_path / "csv", expect=1).stderr
     assert "csv must be a new folder, unless all its questions are asked again: 1 answer in it would be lost" in lost
     call("import-replies", tmp_path / "fewer.jsonl", *asked, "--out", tmp_path / "fewer")
+    theirs = [
+        {"image": f"img/{one['image_id']}.jpg", "pathology": one["finding"], "text": one["reply"]} for one in saved
+    ]
+    (tmp_path / "theirs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in theirs))
+    named = [word for name in ("image=image_id", "pathology=finding", "text=reply") for word in ("--column", name)]
+    call("import-replies", tmp_path / "theirs.jsonl", *asked, *named, "--out", tmp_path / "theirs")
+    assert (tmp_path / "theirs/predictions.jsonl").read_bytes() == (out / "predictions.jsonl").read_bytes()
     first, twice = json.dumps(saved[0]), "must be about a question without an earlier row, got"
     for text, problem in (
         (f"{first}\n{first}\n", f"faulty.jsonl:2 {twice}"),
         ("[]\n", "faulty.jsonl:1: `entry` must be a JSON object, got list"),
         (
             "image_id,pathology,response\na,Edema,D5\n",
-            "must have the 3 columns image_id, finding, reply; finding, reply not among image_id, pathology, response",
+            "must have the 3 columns image_id, finding, reply; finding, reply not among image_id, pathology, response: "
+            "--column pathology=finding names another",
         ),
         (
-            json.dumps(saved[0] | {"image_id": f"{saved[0]['image_id']}.jpg"}) + "\n",
-            f"must be an id of the split, got '{saved[0]['image_id']}.jpg' (nearest: '{saved[0]['image_id']}')",
+            json.dumps(saved[0] | {"image_id": f"{saved[0]['image_id']}x"}) + "\n",
+            f"must be an id of the split, got '{saved[0]['image_id']}x' (nearest: '{saved[0]['image_id']}')",
         ),
         (json.dumps(saved[0] | {"finding": "Edem"}) + "\n", "`finding` must be one that is asked about"),
         ("image_id,finding,reply\n", "faulty.csv must have at least one row, got none"),
