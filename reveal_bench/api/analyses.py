@@ -366,7 +366,7 @@ def curves(
 ) -> DetectorCurves | FindingCurves:
     """Compute a system's curves over all thresholds.
 
-    For detections, these are FROC with bands, precision-recall curves, and sensitivity by lesion size. For
+    For detections, these are FROC with intervals, precision-recall curves, and sensitivity by lesion size. For
     probabilities of findings, these are ROC and precision-recall curves with pointwise bands, and partial areas under
     ROC curves.
 

@@ -125,17 +125,22 @@ def _masks(scored: ScoredFile) -> bool:
 
 
 def _comparison_chapters(
-    compared: Comparisons, metrics: Sequence[str], words: str, others: Sequence[PageTable] = ()
+    compared: Comparisons,
+    metrics: Sequence[str],
+    words: str,
+    tables: Sequence[PageTable] = (),
+    others: Mapping[str, Sequence[Estimate]] | None = None,
 ) -> list[Section]:
     """Return a section on the scores of both systems and `others`, and one on the decrease from readers to model."""
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
-    source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
+    source = "As Table 1 and Fig. 2 of paper 002" if tables else "As Fig. 2 of paper 002"
     selection = replace(compared, comparisons=chosen)
+    systems = {compared.b: compared.scored_b.estimates, **(others or {}), compared.a: compared.scored_a.estimates}
     table = printed_table(
         "decrease", "Relative decrease", compared.caption, selection.printed_rows(), decreases_csv(chosen)
     )
     return [
-        section("localization", "Localization", source, words, *figures_of_both(chosen, _estimates(compared)), *others),
+        section("localization", "Localization", source, words, *figures_of_both(chosen, systems), *tables),
         section(
             "decrease",
             f"Decrease from {compared.b}",
@@ -293,7 +298,7 @@ def saliency_report(
 
     Parameters
     ----------
-    maps : name -> folder of heat maps. The first table shows all folders; the first folder is compared with the readers
+    maps : name -> folder of heat maps; all are shown beside the readers, and the first is compared with them
     out : folder, created if missing, for the report and the prediction files; files of an earlier report are replaced
     human : prediction file of benchmark readers; by default the readers of the dataset
     tune_split : split with references for tuning, whose maps are in the same folder; None tunes neither thresholds nor
@@ -323,8 +328,8 @@ def saliency_report(
     own = {name: score(one, bench, missing=missing, n_resamples=1).estimates for name, one in others}
     compared = work.compared(file)
     methods = {first: compared.scored_a.estimates} | own | {compared.b: compared.scored_b.estimates}
-    words = f"{first} (masks at Otsu's threshold, points at the maximum) beside {compared.b}, with 95% intervals."
-    chapters = _comparison_chapters(compared, _OF_MAPS, words, [_methods(methods, bench)])
+    words = f"Masks at Otsu's threshold, points at the maximum, beside {compared.b}, with 95% intervals."
+    chapters = _comparison_chapters(compared, _OF_MAPS, words, [_methods(methods, bench)], own)
     chapters += _film_chapters(compared, bench)
     pixel_chapter = _pixel_chapter(compared, bench)
     has_scores = all(prediction.score is not None for prediction in compared.scored_a.report.predictions)

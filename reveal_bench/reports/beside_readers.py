@@ -74,7 +74,7 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
 def figures_of_both(
     comparisons: Sequence[Comparison], estimates: Mapping[str, Sequence[Estimate]]
 ) -> list[Illustration]:
-    """Return one figure per metric with both systems' scores and intervals; findings are ordered by relative decrease.
+    """Return one figure per metric with all systems' scores and intervals; findings are ordered by relative decrease.
 
     Parameters
     ----------
@@ -83,6 +83,7 @@ def figures_of_both(
     """
     check_extra("matplotlib")
     kinds = list(estimates)
+    names = " and ".join([", ".join(kinds[:-1]), kinds[-1]])
     aurocs = {e.finding: e.value for e in estimates[kinds[-1]] if e.metric == "auroc" and not math.isnan(e.value)}
     by_key = {(k, e.metric, e.finding): e for k, name in enumerate(kinds) for e in estimates[name]}
     figures = []
@@ -97,9 +98,9 @@ def figures_of_both(
         figures.append(
             Illustration(
                 f"both_{metric}",
-                f"{title} of {' and '.join(kinds)}",
+                f"{title} of {names}",
                 "Scores of each system with 95% intervals; findings in the order of their relative decrease.",
-                f"Per finding, the {METRICS[metric].in_words} of {' and '.join(kinds)}.",
+                f"Per finding, the {METRICS[metric].in_words} of {names}.",
                 partial(forest, rows, axis=f"{title} (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
             )
         )

@@ -417,7 +417,7 @@ def _sizes(systems: Mapping[str, Curves], n_cases: Mapping[str, int], width: flo
     at = "each finding's threshold" if threshold != threshold else f"a score of {threshold:g} or more"
     return panels(
         names, width, draw,
-        "Share of the image covered by the lesion's box; numbers: lesions", f"Lesions found at {at} (%)", scale=scale,
+        "Share of the image covered by the lesion's box", f"Lesions found at {at} (%)", scale=scale,
         series=looks, marks=_estimate_handles([one.sensitivity for one in strata], "95% interval"), n_cases=n_cases,
     )  # fmt: skip
 

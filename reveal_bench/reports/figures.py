@@ -325,7 +325,9 @@ def panels(
         rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
         tops = [LINE * max(title.count("\n") + 1 for title in row) + 3 for row in rows]
         top = legend_height([one.get_label() for one in handles], width) if handles else 0.0
-        figure = new_figure(top + sum(tops) + _HEIGHT * len(rows) + 6 * (len(rows) - 1) + 13, width)
+        x = wrap(x, width - label - ticks)
+        foot = 13 + LINE * x.count("\n")
+        figure = new_figure(top + sum(tops) + _HEIGHT * len(rows) + 6 * (len(rows) - 1) + foot, width)
         height = figure.get_figheight() * 25.4
         for number, name in enumerate(names):
             row, column = divmod(number, columns)

@@ -419,7 +419,7 @@ def test_figures_name_systems_thresholds_and_measures(root: Path, files: tuple[P
     texts = {
         "froc": ("macro", "False alarms for the finding per image", "beyond the lowest threshold", "95% interval"),
         "precision_recall": ("AP ", "best precision at that recall or higher", "as measured"),
-        "sizes": ("Lesions found at a score of 0.5 or more (%)", "numbers: lesions"),
+        "sizes": ("Lesions found at a score of 0.5 or more (%)", "Numbers count lesions."),
     }
     assert drawn.keys() == texts.keys()
     for name, labels in texts.items():

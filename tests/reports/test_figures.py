@@ -274,7 +274,7 @@ def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
             list(n_cases),
             width,
             lambda axes, name: None,
-            "Recall (%)",
+            "a long name of an axis " * 3,
             "Precision (%)",
             n_cases=n_cases,
             below=dict.fromkeys(FINDINGS, "AP 12.3, 45.6, 78.9, 100.0"),

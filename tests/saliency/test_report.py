@@ -102,6 +102,7 @@ def test_one_command_makes_what_the_single_ones_make(phantom: Path, tmp_path: Pa
         "both_point_hit", "both_mask_iou", "decrease_point_hit", "decrease_mask_iou", "shapes", "tuning",
         "tuned_both_mask_iou", "gates", "gated_both_mask_iou_all",
     ]  # fmt: skip
+    assert "of human, second and cam.</strong>" in page
     assert "Absent findings are not asked about here" in page
     named = files_of_paper("002")
     assert len(named) == 16
