@@ -99,7 +99,8 @@ def figures_of_both(
             Illustration(
                 f"both_{metric}",
                 f"{title} of {names}",
-                "Scores of each system with 95% intervals; findings in the order of their relative decrease.",
+                "Scores of each system with 95% intervals; findings in the order of their relative decrease."
+                + f" AUROC: of {kinds[-1]}." * bool(aurocs),
                 f"Per finding, the {METRICS[metric].in_words} of {names}.",
                 partial(forest, rows, axis=f"{title} (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
             )
