@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -156,18 +156,22 @@ def printed_as(result: TableResult, form: OutputFormat, document: Mapping[str, A
 
 def print_scores(
     estimates: Sequence[Estimate],
-    caption: str,
+    caption: Callable[[str], str],
     strata: Mapping[str, tuple[Estimate, int]] | None = None,
     *,
     positives: Mapping[str, int] | None = None,
     wide: bool = False,
 ) -> None:
-    """Print scores with intervals, findings as rows and metrics as columns; then pooled scores, and strata."""
+    """Print scores with intervals, findings as rows and metrics as columns; then pooled scores, and strata.
+
+    `caption` is given the units of the scores that are printed.
+    """
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
-    from reveal_bench.metrics.scales import estimate_text, groups_text
+    from reveal_bench.metrics.scales import estimate_text, groups_text, scale_text
     from reveal_bench.words import part_text
 
+    pooled = [e for e in estimates if e.finding == POOLED]
     by_finding = [e for e in estimates if e.finding != POOLED]
     held = positives or {}
     by_finding = [replace(e, n=e.n_rows) if e.finding in held else e for e in by_finding]
@@ -184,8 +188,9 @@ def print_scores(
         name: groups_text(first, count) if name == MACRO else part_text(held.get(name), count)
         for name, count in n.items()
     }
-    _print_grid(cells, counts, caption, alike, wide=wide)
-    _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
+    in_pooled = [e.metric for e in pooled]
+    _print_grid(cells, counts, lambda fitting: caption(scale_text([*fitting, *in_pooled])), alike, wide=wide)
+    _print_pooled(pooled, strata or {})
     if any(e.missing_interval for e in estimates):
         say(_NO_INTERVAL)
 
@@ -201,7 +206,7 @@ def print_group_macros(macros: Mapping[str, Sequence[Estimate]], *, wide: bool =
     }
     counts = {name: groups_text(part[0].metric, part[0].n) for name, part in macros.items()}
     typer.echo()
-    _print_grid(cells, counts, "macros over groups of findings", head="group", wide=wide)
+    _print_grid(cells, counts, lambda _: "macros over groups of findings", head="group", wide=wide)
 
 
 def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
@@ -244,14 +249,14 @@ def print_released(document: dict[str, Any]) -> None:
     places = {finding: i for i, finding in enumerate(document["score"]["shown"])}
     counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
     caption = f"submission {document['id']}: released figures, percent with 95% intervals"
-    _print_grid(cells, counts, caption)
+    _print_grid(cells, counts, lambda _: caption)
     say(document["score"]["note"])
 
 
 def _print_grid(
     cells: dict[tuple[str, str], str],
     counts: dict[str, str],
-    caption: str,
+    caption: Callable[[Sequence[str]], str],
     others: Mapping[str, int] = {},
     *,
     head: str = "finding",
@@ -259,7 +264,7 @@ def _print_grid(
 ) -> None:
     """Print a table of cells with keys (finding, metric); omit metrics that do not fit on the terminal, unless `wide`.
 
-    `others` maps metrics to their number of cases if it differs from `counts`.
+    `caption` is given the metrics that fit; `others` maps metrics to their number of cases if it differs from `counts`.
     """
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
@@ -276,7 +281,7 @@ def _print_grid(
                   for finding, n in counts.items()}  # fmt: skip
         fitting = _that_fit(width, counts, metrics, columns, heads)
     rows = [(finding, n, *(columns[metric][i] for metric in fitting)) for i, (finding, n) in enumerate(counts.items())]
-    table = PrintedTable((head, "n", *(heads[metric] for metric in fitting)), rows, caption)
+    table = PrintedTable((head, "n", *(heads[metric] for metric in fitting)), rows, caption(fitting))
     _print_table(table, [finding.split(" of ")[0] == MACRO for finding in counts], wide=True)
     _print_left_out(titles[metric] for metric in metrics if metric not in fitting)
 

@@ -206,7 +206,7 @@ def score(
     from reveal_bench.api.bench import as_asked_bench
     from reveal_bench.api.scoring import score_with
     from reveal_bench.kinds.options import ScoringOptions
-    from reveal_bench.metrics.scales import intervals_text, scale_text
+    from reveal_bench.metrics.scales import intervals_text
 
     form = terminal.format_of(form, as_json)
     if (compat is None) != (tables is None):
@@ -253,8 +253,7 @@ def score(
         return
     terminal.print_scores(
         scored.estimates,
-        f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with "
-        f"{intervals_text(scored.options.resampling)}",
+        lambda units: f"{file.name} on {scored.place}: {units} with {intervals_text(scored.options.resampling)}",
         scored.leading_in_strata,
         positives=scored.rows.positives,
         wide=wide,
@@ -276,7 +275,7 @@ def _print_answered(file: Path, answered: AnsweredOnly, *, wide: bool) -> None:
     typer.echo()
     about = f"{file.name}, answered questions alone: {answered.in_words}"
     if answered.estimates:
-        terminal.print_scores(answered.estimates, about, wide=wide)
+        terminal.print_scores(answered.estimates, lambda _: about, wide=wide)
     else:
         typer.echo(f"{about}: none")
 

@@ -156,7 +156,7 @@ def test_counts_of_a_finding_are_of_all_cases_and_those_of_macros_of_each_metric
         Estimate(1.0 if n else math.nan, n=n, n_undefined=n_undefined, metric=metric, finding=finding)
         for (metric, finding), (n, n_undefined) in scores.items()
     ]
-    output.print_scores(estimates, "caption", positives={"Edema": 7, "Mass": 0})
+    output.print_scores(estimates, "in {}".format, positives={"Edema": 7, "Mass": 0})
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[1:5] == [
         "finding n F1 Specificity",
@@ -166,8 +166,11 @@ def test_counts_of_a_finding_are_of_all_cases_and_those_of_macros_of_each_metric
     ]
     # Without positives, n are those of each score; the footer has plain names
     monkeypatch.setattr(output, "_width", lambda *, wide=False: 30)
-    output.print_scores(estimates, "caption")
-    assert "--wide also shows Specificity\n" in capsys.readouterr().out
+    loss = Estimate(0.5, n=1, metric="log_loss", finding="macro")
+    output.print_scores([*estimates, loss], "in {}".format)
+    text = capsys.readouterr().out
+    assert text.startswith("in percent\n")  # log loss, which is in nats, does not fit
+    assert "--wide also shows Specificity, Log loss\n" in text
 
 
 def test_a_table_keeps_its_form_whatever_the_names() -> None:
