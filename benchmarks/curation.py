@@ -29,8 +29,9 @@ from reveal_bench.curation.select import select
 from reveal_bench.curation.split import split
 from reveal_bench.curation.tables import Assignment, Sampled, read_table
 from reveal_bench.curation.votes import import_votes
-from reveal_bench.phantom.curation import cast, expected_agreement, write_pool, write_readers, write_votes
+from reveal_bench.phantom.curation import cast, write_pool, write_readers, write_votes
 from reveal_bench.reports.curation import report
+from tests.phantom.expected_agreement import expected_agreement
 
 
 def timed(name: str, work: Callable[[], Any]) -> Any:

@@ -11,8 +11,8 @@ spellings.
 
 Readers score the answers of imaginary models, with known error rates. Every answer has a true score per criterion,
 drawn from the model's distribution. A reader gives this score or, with the reader's error rate, a score one step higher
-or lower (at 1 and 5, the step inwards). :func:`expected_kappa` can therefore compute the expected agreement. Unlike in
-real answers, scores of different criteria are independent.
+or lower (at 1 and 5, the step inwards). The expected agreement therefore has a closed form. Unlike in real answers,
+scores of different criteria are independent.
 
 Distributions resemble those in paper 001 (Tables 1 to 3), in which plans score high and execution scores low.
 """
@@ -110,28 +110,6 @@ def _kernel(error: float) -> Float:
         steps = [t + step for step in (-1, 1) if 0 <= t + step < 5]
         kernel[t, steps] = error / len(steps)
     return kernel
-
-
-def expected_kappa(criterion: str) -> float:
-    """Return the quadratic-weighted kappa of the two readers over the answers of all models, for infinitely many tasks.
-
-    Examples
-    --------
-    >>> 0.8 < expected_kappa("execution") < 0.9
-    True
-    """
-    answering = {model: ANSWERED[model] for model in MODELS}
-    if criterion in CRITERIA[4:]:
-        answering = {model: ANSWERED[model] * share for model, share in DRAWS.items()}
-    total = sum(answering.values())
-    true = sum(
-        (share / total * score_distribution(model, criterion) for model, share in answering.items()), np.zeros(5)
-    )
-    first, second = (_kernel(error) for error in READERS.values())
-    joint = first.T @ np.diag(true) @ second
-    distance = (np.arange(5)[:, None] - np.arange(5)) ** 2
-    by_chance = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-    return float(1 - (distance * joint).sum() / (distance * by_chance).sum())
 
 
 NOTICE = """SYNTHETIC DATA

@@ -22,12 +22,13 @@ from reveal_bench.metrics.agreement import (
 )
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.phantom import curation as curation_readers
 from reveal_bench.phantom import votes
-from reveal_bench.phantom.curation import READERS, cast, expected_agreement, write_readers, write_votes
+from reveal_bench.phantom.curation import READERS, cast, expected_kappa, write_readers, write_votes
 from reveal_bench.phantom.reveal_studies import studies
 from reveal_bench.phantom.votes import AGREE_IF_RIGHT, AGREE_IF_WRONG, SILENT, SUGGESTION_RIGHT, draw_votes
 from tests.curation.made_folder import done
+from tests.phantom import expected_agreement as curation_readers
+from tests.phantom.expected_agreement import expected_agreement
 
 AO, PE = "Airspace opacity", "Pleural effusion"
 
@@ -104,6 +105,7 @@ def test_agreement_at_the_model_s_own_mixture():
     agreement = (both + 3 - reader - majority + both) / 3
     chance = reader * majority / 9 + (1 - reader / 3) * (1 - majority / 3)
     assert expected.kappa == pytest.approx((agreement - chance) / (1 - chance))
+    assert expected_kappa(pairs) == pytest.approx((agreement - chance) / (1 - chance))
 
 
 @pytest.fixture

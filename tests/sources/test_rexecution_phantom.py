@@ -19,12 +19,14 @@ from PIL import Image
 from reveal_bench.kinds.tasks.records import CATEGORIES, TAGS, rated_answers, rating_array
 from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.phantom.rexecution import (
+    ANSWERED,
+    DRAWS,
     MODELS,
     READERS,
     _category,
+    _kernel,
     _visit,
     draw_ratings,
-    expected_kappa,
     score_distribution,
     write_rexecution,
 )
@@ -149,6 +151,22 @@ def many_ratings() -> list[npt.NDArray[np.float64]]:
     ratings = draw_ratings([(f"t{j}", True) for j in range(4_000)], seed=5)
     answers = [answer for answer in rated_answers(ratings) if int(answer[0][1:]) % 4 == 0]
     return [rating_array(ratings, reader=reader, answers=answers) for reader in READERS]
+
+
+def expected_kappa(criterion: str) -> float:
+    """Return the quadratic-weighted kappa of the two readers over all models' answers, for infinitely many tasks."""
+    answering = {model: ANSWERED[model] for model in MODELS}
+    if criterion in CRITERIA[4:]:
+        answering = {model: ANSWERED[model] * share for model, share in DRAWS.items()}
+    total = sum(answering.values())
+    true = sum(
+        (share / total * score_distribution(model, criterion) for model, share in answering.items()), np.zeros(5)
+    )
+    first, second = (_kernel(error) for error in READERS.values())
+    joint = first.T @ np.diag(true) @ second
+    distance = (np.arange(5)[:, None] - np.arange(5)) ** 2
+    by_chance = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    return float(1 - (distance * joint).sum() / (distance * by_chance).sum())
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)

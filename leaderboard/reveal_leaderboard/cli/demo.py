@@ -49,7 +49,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.phantom import model_predictions, study_predictions, write_chexlocalize, write_curation_world
-from reveal_bench.phantom.curation import cast, expected_agreement, write_votes
+from reveal_bench.phantom.curation import cast, expected_kappa, write_votes
 from reveal_bench.reports.curation import report
 from reveal_bench.sources import SOURCE_MODULES
 from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
@@ -435,7 +435,7 @@ def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
     consensus(folder)
     agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))
     kappa = agreement["answers"]["two_categories"]
-    expected = expected_agreement([(suggested[study], truth[study]) for study in suggested]).kappa
+    expected = expected_kappa((suggested[study], truth[study]) for study in suggested)
     interval = f"{kappa['low']:.2f} to {kappa['high']:.2f}"
     echo(f"     consensus  kappa {kappa['value']:.2f} ({interval}); expected {expected:.2f}")
     selected = select(folder, target=max(round(TARGET * counts["studies"]), 2)).counts
