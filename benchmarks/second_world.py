@@ -295,6 +295,7 @@ SECOND_WORLDS = (
     SecondWorld("second-chance", is_chance=True, place=-2.0),
     SecondWorld("second-clusters", noise=1.2, stays=(0.3, 1.1), place=0.3),
     SecondWorld("second-stays", noise=1.2, stays=(0.3, 0.5), place=0.3),
+    SecondWorld("fresh-stays", noise=0.9, gap=0.1, readers=0.4, stays=(0.6, 0.4), digits=3, place=0.4),
     SecondWorld(
         "second-uneven",
         noise=1.0,
