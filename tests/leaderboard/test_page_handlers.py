@@ -484,6 +484,7 @@ def test_a_board_is_read_and_changed_without_scripts(world: Any) -> None:
     """Its choices are a form with GET, its heads are links, and its policy forbids scripts in the page."""
     answer = read_page(world, "/", search="North", sort="point_hit:macro")
     assert answer.headers["content-security-policy"] == "script-src 'self'"
+    assert answer.headers["vary"] == "Cookie"
     assert not re.search(r"<script(?! src=)| on\w+=", answer.text)
     assert answer.text.count("Northern Lab</span>") == 1
     assert "Southern Lab</span>" not in answer.text
@@ -494,9 +495,11 @@ def test_a_board_is_read_and_changed_without_scripts(world: Any) -> None:
 
 def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
     world.store.hide(world.mine.id, who="test", why="looked at")
-    text = read_page(world, f"/entry?id={world.mine.id}").text
-    assert "Mine" not in text
-    assert "Northern Lab" not in text
+    waiting = world.send(world.ada, world.north, "Waiting", benchmark=STUDIES)
+    for path in (f"/entry?id={world.mine.id}", f"/entry?id={waiting.id}", f"/compare?a={waiting.id}"):
+        seen, unknown = read_page(world, path).text, read_page(world, path.partition("=")[0] + "=" + "f" * 32).text
+        assert seen == unknown
+        assert "Northern Lab" not in seen
 
 
 def test_a_page_that_cannot_be_drawn_says_so(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:

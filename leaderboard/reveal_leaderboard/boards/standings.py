@@ -222,15 +222,15 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     name, version = published.name, version or published.version
     with store.read() as connection:
         history = boards.list_versions(connection, name)
+        asked = next((row for row in history if row.version == version), None)
+        if asked is None:  # before any query with it: PostgreSQL refuses texts with a NUL character
+            known = ", ".join(row.version for row in history) or "none"
+            raise UnknownVersionError(
+                f"`version` must be one that the board of {name} shows or has shown ({known}), got {version!r}"
+            )
         part = ranked_part(connection, name, version)
         ranked = read_ranking(connection, name, version, part)
         ended_at = boards.board_row(connection, name).changed_at
-    asked = next((row for row in history if row.version == version), None)
-    if asked is None:
-        known = ", ".join(row.version for row in history) or "none"
-        raise UnknownVersionError(
-            f"`version` must be one that the board of {name} shows or has shown ({known}), got {version!r}"
-        )
     document, ranked_at = ranked
     ranked_by = ranking_metric(KINDS[published.kind], store.settings.of(name).release)
     if asked.frozen_at is not None:  # a later change of the settings does not change its ranks

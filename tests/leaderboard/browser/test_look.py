@@ -138,6 +138,10 @@ def test_by_keyboard_content_is_reached_at_once_and_a_column_is_sorted(page: Any
     page.get_by_role("link", name="Net", exact=True).wait_for(state="detached")
     assert page.evaluate("document.activeElement.name") == "search"
     assert page.url.endswith("version=1.0.0&columns=overview&search=Other&sort=point_hit%3Amacro&descending=1")
+    page.route("**search=Busy*", lambda route: route.fulfill(content_type="text/html", body="Too many requests"))
+    page.get_by_label("Search").fill("Busy")  # an error is shown instead of the page
+    page.get_by_text("Too many requests").wait_for()
+    page.go_back()
 
 
 def test_withdrawing_asks_first(page: Any, board: Board) -> None:

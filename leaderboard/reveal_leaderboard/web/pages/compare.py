@@ -15,6 +15,7 @@ from reveal_leaderboard.boards.standings import BoardEntry, standings
 from reveal_leaderboard.release.release import ReleasedEstimate, primary_figure
 from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import draw, message, percent, rating
+from reveal_leaderboard.web.pages.entry import may_see
 from reveal_leaderboard.web.pages.first_sentences import opening
 from reveal_leaderboard.web.pages.plain import ReadPage, titled
 from reveal_leaderboard.web.pages.rubric_view import TITLES
@@ -35,10 +36,9 @@ def show(services: Services, request: Request) -> ReadPage:
     """Return the comparison of the entries that the address names, or of a board's first two ranked entries."""
     query = request.query_params
     a, b = query.get("a", "")[:64], query.get("b", "")[:64]
-    benchmark = query.get("benchmark")
-    for entry_id in (a, b):
-        submission = services.store.get(entry_id) if entry_id else None
-        benchmark = benchmark or (submission.benchmark if submission is not None else None)
+    actor, store = services.auth.actor(request), services.store
+    named = [one for one in map(store.get, (a, b)) if one is not None and may_see(one, store.scores_of(one.id), actor)]
+    benchmark = query.get("benchmark") or next((one.benchmark for one in named), None)
     name = benchmark if benchmark in services.names else services.names[0]
     published = services.catalogue.current(name)
     entries = {entry.submission_id: entry for entry in standings(services.store, published).entries}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reveal_leaderboard.web.services import Services
 
 READ = ["GET", "HEAD"]
-POLICY = {"Content-Security-Policy": "script-src 'self'"}
+HEADERS = {"Content-Security-Policy": "script-src 'self'", "Vary": "Cookie"}  # the cookie decides who is signed in
 FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # an address names one content
 DARK = re.compile(r"\.dark (\{[^}]*\})")
 
@@ -76,7 +76,7 @@ def _endpoint(
             page = titled(path, opening(path) + unavailable(), 503)
         tags, strip = Markup(page.preview.tags(server_of(request))), Markup(header_of(services, request))
         text = draw("frame.html", "page", tags, assets, menu, path, strip, Markup(page.content))
-        return HTMLResponse(text, page.status, POLICY)
+        return HTMLResponse(text, page.status, HEADERS)
 
     return endpoint
 

@@ -50,7 +50,9 @@
   };
   // Without its empty fields, a form has the shortest address of its view.
   const address = (form) => form.action + "?" + new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-  const read = async (url) => new DOMParser().parseFromString(await (await fetch(url)).text(), "text/html");
+  // The part of a page; null if the page cannot be read or has no such part, such as an error.
+  const read = (url, id) => fetch(url).then((answer) => answer.text())
+    .then((text) => new DOMParser().parseFromString(text, "text/html").getElementById(id)).catch(() => null);
   const change = (event) => {
     const form = event.target.closest("form[data-live]");
     if (!form || (event.type === "change" && event.target.type === "search")) return;
@@ -62,9 +64,10 @@
     if (target.type !== "search" || !target.form.matches("[data-live]")) return;
     clearTimeout(typed);
     typed = setTimeout(async () => {
-      const url = address(target.form), page = await read(url);
+      const url = address(target.form), board = await read(url, "board");
       if (url !== address(target.form)) return;
-      document.querySelector("#board").replaceWith(page.querySelector("#board"));
+      if (!board) return location.assign(url);
+      document.querySelector("#board").replaceWith(board);
       history.replaceState(null, "", url);
     }, 250);
   };
@@ -72,7 +75,7 @@
   const refresh = async () => {
     const part = document.querySelector("[data-refresh]");
     if (!part) return;
-    const now = document.hidden ? null : await read(location.href).then((page) => page.getElementById(part.id), () => null);
+    const now = document.hidden ? null : await read(location.href, part.id);
     if (now && now.outerHTML !== part.outerHTML) part.replaceWith(now); // screen readers read what is replaced
     setTimeout(refresh, 1000);
   };
