@@ -22,7 +22,7 @@ from reveal_bench.api.bench import AnyBench, as_bench, load
 from reveal_bench.api.conversion import convert
 from reveal_bench.api.inputs import IdTexts, with_id_column
 from reveal_bench.api.score_tables import Scores
-from reveal_bench.api.scoring import check_metric, score
+from reveal_bench.api.scoring import score
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.predictions.report import LintReport
 
@@ -64,7 +64,6 @@ class Accumulator:
         **options: Any,
     ) -> None:
         inspect.signature(score).bind(None, bench, **options)
-        check_metric(*(options.get(name) for name in ("metric", "by", "readers", "published")))
         self._bench = as_bench(bench, split)
         self._whole = load(self._bench.folder, self._bench.split)
         self._options = options

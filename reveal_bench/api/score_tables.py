@@ -44,17 +44,28 @@ class Scores(TableResult):
     subgroups : groups of patients and their differences from the rest, if requested
     readers : scores against single readers and their agreement, if requested
     published : published rows of the same metrics, if requested
+    selected : the metrics of `estimates`, in this order; all metrics if empty
     """
 
     scored: ScoredFile
     subgroups: Subgroups | None = None
     readers: AgainstReaders | None = None
     published: BesidePublished | None = None
+    selected: tuple[str, ...] = ()
 
     @property
     def estimates(self) -> Sequence[Estimate]:
-        """All scores with intervals and numbers of cases."""
-        return self.scored.estimates
+        """Scores of the selected metrics with intervals and numbers of cases."""
+        return self._selected(self.scored.estimates)
+
+    @property
+    def finding_groups(self) -> dict[str, Sequence[Estimate]]:
+        """Macros of the selected metrics over groups of findings, by the name of the group."""
+        return {name: self._selected(part) for name, part in self.scored.finding_groups.items()}
+
+    def _selected(self, estimates: Sequence[Estimate]) -> Sequence[Estimate]:
+        own = [e for metric in self.selected for e in estimates if e.metric == metric]
+        return own if self.selected else estimates
 
     @property
     def rows(self) -> Rows:
@@ -67,7 +78,7 @@ class Scores(TableResult):
 
         `flag` is the reason why a value has no interval, otherwise empty. Macros over groups of findings come last.
         """
-        return [_record(estimate) for estimate in (*self.estimates, *named_macros(self.scored.finding_groups))]
+        return [_record(estimate) for estimate in (*self.estimates, *named_macros(self.finding_groups))]
 
     @property
     def part_asked(self) -> str:
@@ -93,7 +104,7 @@ class Scores(TableResult):
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
         warned = f"; {count_text(n, 'warning')} of the linter, in `.scored.report`" if n else ""
-        scale = scale_text(one.metric for one in self.scored.estimates)
+        scale = scale_text(one.metric for one in self.estimates)
         declined = f"; {self.scored.answered.in_words}: `answered`" if self.scored.answered else ""
         how = "; ".join([intervals_text(self.scored.resampling), *self.scored.tuning_notes])
         return f"{report.file} on {self.scored.place}: {scale} with {how}{declined}{warned}"
@@ -105,7 +116,7 @@ class Scores(TableResult):
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return macros, then findings: values and intervals in percent, ratings on their own scale."""
-        of_groups = named_macros(self.scored.finding_groups)
+        of_groups = named_macros(self.finding_groups)
         macros = [e for e in self.estimates if e.finding == MACRO]
         ordered = [*macros, *of_groups, *(e for e in self.estimates if e.finding != MACRO)]
         n_macros = len(macros) + len(of_groups)

@@ -82,8 +82,9 @@ def score(
     readers : also score against single readers and their consensus, if the dataset folder has them; see
         `Scores.readers`
     published : also return published rows of the same data and metrics; see `Scores.published`
-    metric : name or title of the metric for groups and readers (by default the ranking metric), and for published rows
-        (by default all). For groups, several can be given, separated by commas
+    metric : name or title of the only metric of the result; with groups or readers, their metric (by default the
+        ranking metric), with published rows, theirs. Several can be given, separated by commas, without readers and
+        published rows
 
     Raises
     ------
@@ -140,14 +141,13 @@ def score_with(
         raise ArgumentError("published", "must be omitted for a selection of questions", str(opened))
     if by is None and bands is not None:
         raise ArgumentError("bands", "needs `by`, the column of groups", repr(bands), ("by",))
-    check_metric(metric, by, readers, published)
     if by is not None and options.unit != "patient":
         rule = "must be used with unit 'patient', because groups consist of patients"
         raise ArgumentError("by", rule, repr(options.unit), ("unit",))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name, ratings=ratings)
-    if by is None and not readers and not published:
-        return Scores(scored)
     selected = [] if metric is None else metrics_named(metric, [scored])
+    if by is None and not readers and not published:
+        return Scores(scored, selected=tuple(selected))
     if len(selected) > 1 and (readers or published):
         rule = "must be a single metric with `readers` or `published`"
         raise ArgumentError("metric", rule, repr(metric), ("readers", "published"))
@@ -164,13 +164,6 @@ def score_with(
         _against_readers(scored, opened, primary[0]) if readers else None,
         beside_published(scored, opened.info, name, selected[0] if selected else None) if published else None,
     )
-
-
-def check_metric(metric: str | None, by: object = None, readers: object = False, published: object = False) -> None:
-    """Raise an ArgumentError if a metric is given without a table that has only one metric."""
-    if by is None and not (readers or published) and metric is not None:
-        rule = "needs `by` (a column of groups), `readers` or `published`; otherwise, all metrics are scored"
-        raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
 
 
 def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:

@@ -173,8 +173,8 @@ def score(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric of --by and --readers (by default the ranking metric) and of --published (by default all). "
-            "--by accepts several: auroc,recall."
+            help="Only show these metrics, separated by commas (--json has all). --by and --readers show only one, by "
+            "default the ranking metric."
         ),
     ] = None,
     ratings: Ratings = None,
@@ -252,16 +252,16 @@ def score(
     if terminal.printed_as(printed, form):
         return
     terminal.print_scores(
-        scored.estimates,
+        result.estimates,
         lambda units: f"{file.name} on {scored.place}: {units} with {intervals_text(scored.options.resampling)}",
-        scored.leading_in_strata,
+        None if result.selected else scored.leading_in_strata,
         positives=scored.rows.positives,
         wide=wide,
     )
     for remark in result.remarks:
         terminal.say(remark)
     if scored.options.finding_groups:
-        terminal.print_group_macros(scored.finding_groups, wide=wide)
+        terminal.print_group_macros(result.finding_groups, wide=wide)
     if scored.answered is not None:
         _print_answered(file, scored.answered, wide=wide)
     for part in (result.subgroups, result.readers, result.published):

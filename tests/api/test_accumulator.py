@@ -155,6 +155,11 @@ def test_an_epoch_without_any_box_has_the_scores_of_misses(folders: dict[str, Pa
     metric.reset()
     metric.update([OUTPUT], ["36199"])
     assert metric.compute().to_json() == rb.score(LINES, folders["detection"], **FEW).to_json()
+    selected = rb.score(LINES, folders["detection"], metric="Lesion sensitivity, AP 50", **FEW)
+    every = rb.score(LINES, folders["detection"], **FEW).records
+    names = list(dict.fromkeys(row["metric"] for row in selected.records))
+    assert str([row for name in names for row in every if row["metric"] == name]) == str(selected.records)  # with NaN
+    assert names == ["lesion_sensitivity", "ap_50"]
     metric.reset()
     with pytest.raises(LintError, match="no predictions"):
         metric.compute()
@@ -163,8 +168,6 @@ def test_an_epoch_without_any_box_has_the_scores_of_misses(folders: dict[str, Pa
 def test_unknown_options_are_refused_before_the_training(folders: dict[str, Path]) -> None:
     with pytest.raises(TypeError, match="n_resample'"):
         rb.Accumulator(folders["detection"], n_resample=3)
-    with pytest.raises(ArgumentError, match="`metric` needs `by`"):
-        rb.Accumulator(folders["detection"], metric="AP 50")
 
 
 class Half(Tensor):
