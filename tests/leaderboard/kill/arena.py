@@ -4,10 +4,11 @@ Conventions
 -----------
 Servers and workers are forked by a process that has already imported everything, because each kill needs new ones.
 
-One of the two workers has orders to die, and the other takes no jobs until then. It then finishes the remaining jobs,
-and a third worker replaces the dead one. Each submission has its own team, so its scores are its own: they must equal,
-bit for bit, the scores of the same predictions in the undisturbed runs at the start of an arena. Files differ in
-meaningless blanks, so that each is stored by itself.
+One of the two workers has orders to die, and the other takes no jobs until then. The lease of the dead one is ended at
+once: that leases expire with time is shown by the tests of the queue and by the many kills. The other worker then
+finishes the remaining jobs, and a third replaces the dead one. Each submission has its own team, so its scores are its
+own: they must equal, bit for bit, the scores of the same predictions in the undisturbed runs at the start of an arena.
+Files differ in meaningless blanks, so that each is stored by itself.
 """
 
 from __future__ import annotations
@@ -162,6 +163,12 @@ class Arena:
         self.client.close()
         self.store.engine.dispose()
         wait_until(lambda: not any(is_alive(one) for player in self.players for one in player.seen))
+
+    def lapse(self, player: Player) -> None:
+        """End the leases of a worker that is dead or stopped, as if their time were over."""
+        mine = jobs.c.status == "leased", jobs.c.worker.endswith(f"-{player.pid}")
+        with self.store.write() as connection:
+            connection.execute(jobs.update().where(*mine).values(lease_until=1.0))
 
     # Sending --------------------------------------------------------------------------------------------------------
 

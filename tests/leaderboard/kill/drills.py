@@ -90,6 +90,7 @@ class Drills:
         place.wait_met(armed, orders)
         if target == "self":
             armed.wait_killed()
+            place.lapse(armed)
             left = place.half_written()
             assert bool(left) == (point == "rows-half-kept")
             for path in left:
@@ -135,6 +136,7 @@ class Drills:
         orders = place.order(sleeper, point=point, target="stop")
         assert place.post(send) is True
         wait_until(lambda: sleeper.desk.is_done(orders.number), seconds=PATIENCE)
+        place.lapse(sleeper)
         place.order(spare)
         place.wait_idle()
         place.check()
