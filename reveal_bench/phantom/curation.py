@@ -21,7 +21,6 @@ not on the study's other readers.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ import numpy as np
 from reveal_bench.kinds.findings.records import age_band
 from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.dicom_headers import draw_header
-from reveal_bench.phantom.folders import start_folder, write_csv
+from reveal_bench.phantom.folders import open_csv, start_folder, write_csv
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal import NOTICE, RARE, TRANSFER_SYNTAXES, write_reveal
 from reveal_bench.phantom.reveal_findings import DEVICE_CHANCE, FRONTAL, draw_reveal_film, sides
@@ -136,9 +135,9 @@ def write_pool(
     out = start_folder(out, NOTICE)
     n_right, last_patient, n_patients = 0, -1, 0
     with ExitStack() as stack:
-        reports = _csv(stack, out / "reports.csv", ("study", "patient", "report"))
-        suggested = _csv(stack, out / "suggested.csv", ("study", "patient", "labels"))
-        facts = _csv(stack, out / "facts.csv", ("study", *FACTS))
+        reports = open_csv(stack, out / "reports.csv", ("study", "patient", "report"))
+        suggested = open_csv(stack, out / "suggested.csv", ("study", "patient", "labels"))
+        facts = open_csv(stack, out / "facts.csv", ("study", *FACTS))
         truth = stack.enter_context((out / "truth.jsonl").open("w", encoding="utf-8"))
         for n_done, one in enumerate(_made(n_studies, seed, workers), start=1):
             study = one.study
@@ -227,12 +226,6 @@ def _truth(one: PoolStudy) -> Mapping[str, Any]:
         "race": study.race,
         "patient_class": study.patient_class,
     }
-
-
-def _csv(stack: ExitStack, path: Path, columns: tuple[str, ...]) -> Any:
-    writer = csv.writer(stack.enter_context(path.open("w", newline="", encoding="utf-8")), lineterminator="\n")
-    writer.writerow(columns)
-    return writer
 
 
 def _text(value: Any) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 
@@ -33,6 +35,14 @@ def start_folder(out: Path, notice: str, *inner: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "SYNTHETIC.txt").write_text(notice, encoding="utf-8")
     return out
+
+
+def open_csv(stack: ExitStack, path: Path, heads: Sequence[str], *, delimiter: str = ",") -> Any:
+    """Return a writer of rows of a new CSV file that has a header and is open until `stack` is closed."""
+    file = stack.enter_context(path.open("w", newline="", encoding="utf-8"))
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(heads)
+    return writer
 
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

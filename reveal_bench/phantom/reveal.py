@@ -22,7 +22,6 @@ study by study. ``labels.csv`` spells labels as the paper does, in more than one
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import shutil
@@ -42,7 +41,7 @@ from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.dicom_headers import draw_header
 from reveal_bench.phantom.findings_drawn import Drawn
-from reveal_bench.phantom.folders import check_sizes, start_folder
+from reveal_bench.phantom.folders import check_sizes, open_csv, start_folder
 from reveal_bench.phantom.radiograph import render
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_findings import DEVICES, draw_reveal_film, sides
@@ -72,15 +71,15 @@ class MidrcLayout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._files: list[Any] = []
-        self._case, self._study = self._tsv("case.tsv", CASE), self._tsv("imaging_study.tsv", STUDY)
-        self._series = {name: self._tsv(f"{name}_series_file.tsv", SERIES) for name in ("cr", "dx")}
-        mrale = (root / "mRALE_annotations.csv").open("w", newline="", encoding="utf-8")
-        self._files.append(mrale)
-        self._mrale = csv.writer(mrale, lineterminator="\n")
-        self._mrale.writerow(["StudyInstanceUID", "mRALE Score"])
-        self._manifest = (root / "manifest.json").open("w", encoding="utf-8")
-        self._files.append(self._manifest)
+        self._files = ExitStack()
+        names = {"case": CASE, "imaging_study": STUDY, "cr_series_file": SERIES, "dx_series_file": SERIES}
+        self._nodes = {
+            name: open_csv(self._files, root / f"{name}.tsv", columns, delimiter="\t")
+            for name, columns in names.items()
+        }
+        heads = ("StudyInstanceUID", "mRALE Score")
+        self._mrale = open_csv(self._files, root / "mRALE_annotations.csv", heads)
+        self._manifest = self._files.enter_context((root / "manifest.json").open("w", encoding="utf-8"))
         self._separator = "[\n"
         self._last_patient = self._last_study = -1
 
@@ -109,7 +108,7 @@ class MidrcLayout:
             entry |= {"md5sum": md5, "file_name": name, "file_size": file.stat().st_size}
         self._manifest.write(self._separator + json.dumps(entry))
         self._separator = ",\n"
-        self._series["cr" if attributes["Modality"] == "CR" else "dx"].writerow(
+        self._nodes["cr_series_file" if attributes["Modality"] == "CR" else "dx_series_file"].writerow(
             [
                 attributes["SOPInstanceUID"], attributes["SeriesInstanceUID"], study.study_uid, repr([study.case_id]),
                 entry["object_id"], name, file.stat().st_size, md5, attributes["Modality"],
@@ -122,8 +121,7 @@ class MidrcLayout:
     def finish(self) -> None:
         """Close manifest and tables."""
         self._manifest.write("\n]\n")
-        for file in self._files:
-            file.close()
+        self._files.close()
 
     def _add_study(self, study: RevealStudy) -> None:
         """Add the study's rows and, if it is the patient's first study, the patient's rows."""
@@ -132,22 +130,16 @@ class MidrcLayout:
         if study.patient != self._last_patient:
             self._last_patient = study.patient
             race = _RACES.get(study.race, study.race)
-            self._case.writerow(
+            self._nodes["case"].writerow(
                 [study.case_id, PROJECT, age, is_old, _CAPITAL[study.sex], race, "Not Reported", "No", "999"]
             )
         if study.index != self._last_study:
             self._last_study = study.index
             cases = repr([study.case_id])
-            self._study.writerow([f"study-{study.index}", study.study_uid, cases, age, is_old, 3, "XR CHEST", "CHEST"])
+            row = [f"study-{study.index}", study.study_uid, cases, age, is_old, 3, "XR CHEST", "CHEST"]
+            self._nodes["imaging_study"].writerow(row)
             if study.index % 4 == 1:
                 self._mrale.writerow([study.study_uid, int(study.rng(60).integers(0, 25))])
-
-    def _tsv(self, name: str, columns: tuple[str, ...]) -> Any:
-        file = (self.root / name).open("w", newline="", encoding="utf-8")
-        self._files.append(file)
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(columns)
-        return writer
 
 
 AGREEMENT = {2: "Agree All: 2 of 3", 3: "Agree All: 3 of 3"}
@@ -197,9 +189,11 @@ class Tables:
         (self.root / "reports").mkdir()
         mapping = MAPPING + (MAPPED_DEMOGRAPHICS if self.has_demographics else "")
         (self.root / "mapping.yaml").write_text(mapping, encoding="utf-8")
-        self._labels = self._csv("labels.csv", [*LABEL_COLUMNS, *demographics])
-        self._votes = self._csv("votes.csv", ["study_uid", "suggested", "reader", "answer", "comment", "labels"])
-        self._reports = self._csv("reports.csv", ["study_uid", "case_id", "file", "report", "labels"])
+        vote = ("study_uid", "suggested", "reader", "answer", "comment", "labels")
+        report = ("study_uid", "case_id", "file", "report", "labels")
+        self._labels = open_csv(self._stack, self.root / "labels.csv", [*LABEL_COLUMNS, *demographics])
+        self._votes = open_csv(self._stack, self.root / "votes.csv", vote)
+        self._reports = open_csv(self._stack, self.root / "reports.csv", report)
         self._truth = self._stack.enter_context((self.root / "truth.jsonl").open("w", encoding="utf-8"))
         return self
 
@@ -250,12 +244,6 @@ class Tables:
         if self.has_demographics:
             row += [_age_group(study.age), *(_text(value) for value in (study.sex, study.race, study.patient_class))]
         return row
-
-    def _csv(self, name: str, columns: Sequence[str]) -> Any:
-        file = self._stack.enter_context((self.root / name).open("w", newline="", encoding="utf-8"))
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        return writer
 
 
 def _joined(labels: Sequence[str]) -> str:

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
@@ -24,7 +26,7 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally
 from reveal_bench.kinds.tasks.records import CATEGORIES
-from reveal_bench.metrics.jackknife import Z
+from reveal_bench.metrics.jackknife import Z, wilson
 from reveal_bench.reports.figures import ValueBar, bars
 from reveal_bench.reports.films import Example, ExampleSampler, example, view_in_words
 from reveal_bench.reports.noted_films import noted_sections
@@ -62,7 +64,10 @@ class Proportion:
     @property
     def interval(self) -> tuple[float, float]:
         """Bounds (low, high)."""
-        return wilson_interval(self.n, self.of)
+        if not self.of:
+            return math.nan, math.nan
+        low, high = wilson(*np.array([[self.value], [self.of], [Z]])).clip(0, 1)
+        return float(low[0]), float(high[0])
 
     @property
     def short(self) -> str:
@@ -75,29 +80,6 @@ class Proportion:
         if not self.of:
             return "0 of 0"
         return f"{self.n:,} of {self.of:,}, {share_text(self.n, self.of)} ({interval_of(*self.interval)})"
-
-
-def wilson_interval(n: int, of: int) -> tuple[float, float]:
-    """Return the 95% Wilson score interval of n / of; (NaN, NaN) if `of` is 0.
-
-    Raises
-    ------
-    ValueError
-        If `n` is not in [0, `of`].
-
-    Examples
-    --------
-    >>> [round(bound, 4) for bound in wilson_interval(0, 10)]
-    [0.0, 0.2775]
-    """
-    if not 0 <= n <= of:
-        raise ArgumentError("n", f"must be in [0, {of}]", n)
-    if of == 0:
-        return math.nan, math.nan
-    share, square = n / of, Z * Z
-    centre = (share + square / (2 * of)) / (1 + square / of)
-    half = Z * math.sqrt(share * (1 - share) / of + square / (4 * of * of)) / (1 + square / of)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def write_report(folder: Path, out: Path, *, split: str | None = None, progress: Progress | None = None) -> list[str]:

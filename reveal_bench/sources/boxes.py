@@ -32,7 +32,7 @@ from reveal_bench.dicom.scan import in_chunks
 from reveal_bench.findings import canonical_finding, hint
 from reveal_bench.geometry import extent_problem
 from reveal_bench.kinds.images import PictureFile
-from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
 from reveal_bench.sources.source import (
@@ -233,24 +233,29 @@ def box_problem(box: Box, size: tuple[int, int] | None) -> str | None:
     return problem
 
 
-def annotate_boxes(
-    finding: str,
-    boxes: Sequence[Box],
-    size: tuple[int, int],
-    *,
-    reader: Reader = "ground_truth",
-    reader_id: str | None = None,
-) -> Annotation:
+def annotate_readers(
+    findings: Iterable[str], boxes: Mapping[str, Mapping[str, Sequence[Box]]], size: tuple[int, int]
+) -> tuple[Annotation, ...]:
+    """Return an annotation of each finding by each reader who drew it, from valid boxes by reader ("" if reference)."""
+    return tuple(
+        annotate_boxes(finding, drawn[finding], size, reader)
+        for finding in findings
+        for reader, drawn in sorted(boxes.items())
+        if drawn.get(finding)
+    )
+
+
+def annotate_boxes(finding: str, boxes: Sequence[Box], size: tuple[int, int], reader: str = "") -> Annotation:
     """Return a reader's annotation of a finding from at least one box; the boxes must be valid."""
     return Annotation(
         finding=finding,
-        reader=reader,
+        reader="individual" if reader else "ground_truth",
         rle=None,
         bbox_xywh=tight_box(boxes),
         n_instances=len(boxes),
         area_px=int(pack_boxes([boxes], [size]).areas[0]),
         boxes_xywh=tuple(boxes),
-        reader_id=reader_id,
+        reader_id=reader or None,
     )
 
 
@@ -293,10 +298,11 @@ def nih_record(
     picture: PictureFile | None,
     *,
     patient_id: str | None = None,
+    header: Header | None = None,
     view: str = "UNKNOWN",
     view_raw: str | None = None,
 ) -> LocalizationRecord:
-    """Return the record of an image of NIH ChestX-ray14.
+    """Return the record of an image of NIH ChestX-ray14, whose view is that of the header if there is one.
 
     The image id is also the `study_id` and, if the patient is unknown, the `patient_id`.
     """
@@ -304,8 +310,8 @@ def nih_record(
         image_id=image_id,
         patient_id=patient_id or image_id,
         study_id=image_id,
-        view=view,
-        view_raw=view_raw,
+        view=view if header is None else header.view,
+        view_raw=view_raw if header is None else header.view_raw,
         width=NIH_SIDE,
         height=NIH_SIDE,
         label_status=label_status,

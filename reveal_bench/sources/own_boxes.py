@@ -54,7 +54,7 @@ from reveal_bench.sources.boxes import (
     BoxRow,
     Faults,
     PictureFolder,
-    annotate_boxes,
+    annotate_readers,
     box_problem,
     dicom_headers,
     read_box,
@@ -316,18 +316,7 @@ class _OwnRecords:
             width=size[1],
             height=size[0],
             label_status=status,
-            annotations=tuple(
-                annotate_boxes(
-                    finding,
-                    drawn[finding],
-                    size,
-                    reader="individual" if reader else "ground_truth",
-                    reader_id=reader or None,
-                )
-                for finding in self.mapping.findings
-                for reader, drawn in sorted(boxes.items())
-                if finding in drawn
-            ),
+            annotations=annotate_readers(self.mapping.findings, boxes, size),
             missing=tuple(f for f, value in status.items() if value == 1 and f not in boxes.get(REFERENCE, {})),
             spacing_mm=None if header is None else header.spacing_mm,
             spacing_source="none" if header is None else header.spacing_source,

@@ -47,7 +47,7 @@ from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
     PictureFolder,
-    annotate_boxes,
+    annotate_readers,
     box_problem,
     find_files,
     known_finding,
@@ -461,14 +461,6 @@ def _record(
             present.add(finding)
             truth.setdefault(finding, []).extend(boxes)
             second.setdefault(finding, []).extend(extra_boxes)
-    annotations = []
-    for finding in PADCHEST_GR_FINDINGS:
-        if truth.get(finding):
-            annotations.append(annotate_boxes(finding, truth[finding], size))
-        if second.get(finding):
-            annotations.append(
-                annotate_boxes(finding, second[finding], size, reader="individual", reader_id=SECOND_READER)
-            )
     return LocalizationRecord(
         image_id=study.image_id,
         patient_id=study.patient_id,
@@ -477,7 +469,7 @@ def _record(
         width=size[1],
         height=size[0],
         label_status={finding: 1 if finding in present else None for finding in PADCHEST_GR_FINDINGS},
-        annotations=tuple(annotations),
+        annotations=annotate_readers(PADCHEST_GR_FINDINGS, {"": truth, SECOND_READER: second}, size),
         missing=tuple(f for f in PADCHEST_GR_FINDINGS if f in present and not truth.get(f)),
         picture=picture,
     )

@@ -195,8 +195,7 @@ def _record(
         [annotate_boxes(FINDING, boxes, (NIH_SIDE, NIH_SIDE))] if boxes else [],
         picture,
         patient_id=patient_id,
-        view="UNKNOWN" if header is None else header.view,
-        view_raw=None if header is None else header.view_raw,
+        header=header,
     )
 
 

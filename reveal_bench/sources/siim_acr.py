@@ -141,8 +141,7 @@ def _record(
         [annotate_mask(FINDING, _union(masks), len(masks), boxes=_boxes(masks))] if masks else [],
         picture,
         patient_id=patient_id,
-        view="UNKNOWN" if header is None else header.view,
-        view_raw=None if header is None else header.view_raw,
+        header=header,
     )
 
 

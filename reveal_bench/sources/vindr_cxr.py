@@ -58,7 +58,7 @@ from reveal_bench.sources.boxes import (
     BoxRow,
     Faults,
     PictureFolder,
-    annotate_boxes,
+    annotate_readers,
     dicom_headers,
     find_file,
     find_files,
@@ -335,18 +335,7 @@ class _SplitRecords:
             width=header.columns,
             height=header.rows,
             label_status=status,
-            annotations=tuple(
-                annotate_boxes(
-                    finding,
-                    boxes[reader][finding],
-                    size,
-                    reader="individual" if reader else "ground_truth",
-                    reader_id=reader or None,
-                )
-                for finding in VINDR_CXR_FINDINGS
-                for reader in sorted(boxes)
-                if finding in boxes[reader]
-            ),
+            annotations=annotate_readers(VINDR_CXR_FINDINGS, boxes, size),
             missing=tuple(finding for finding, value in status.items() if value == 1 and finding not in consensus),
             spacing_mm=header.spacing_mm,
             spacing_source=header.spacing_source,

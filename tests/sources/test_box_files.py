@@ -125,7 +125,7 @@ def test_boxes_are_inside_their_image(box: tuple[float, float, float, float], ru
 
 
 def test_an_annotation_keeps_every_box() -> None:
-    annotation = annotate_boxes("Edema", [(1, 1, 4, 4), (3, 3, 4, 4)], (20, 10), reader="individual", reader_id="R1")
+    annotation = annotate_boxes("Edema", [(1, 1, 4, 4), (3, 3, 4, 4)], (20, 10), "R1")
     assert annotation.boxes_xywh == ((1, 1, 4, 4), (3, 3, 4, 4))
     assert (annotation.bbox_xywh, annotation.area_px, annotation.n_instances) == ((1, 1, 6, 6), 16 + 16 - 4, 2)
     assert (annotation.rle, annotation.reader, annotation.reader_id) == (None, "individual", "R1")
