@@ -222,6 +222,19 @@ def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
     assert world.accounts.token_actor(secret) is None
 
 
+def test_a_token_is_nobody_on_pages_which_do_not_check_its_scopes(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = world.send(world.ada, world.north, "Waiting")
+    token, secret = world.accounts.issue_token(world.ada, world.north, name="cluster", scopes=["submit"])
+    monkeypatch.setattr(world.auth, "actor", lambda request: world.accounts.token_actor(secret))
+    assert "Waiting" not in read_page(world, f"/entry?id={waiting.id}").text
+    page = read_page(world, f"/submission?id={waiting.id}")
+    assert (page.status_code, "Waiting" in page.text, "Signed in" in page.text) == (404, False, False)
+    reply = mine.MineHandlers(world.services).invite(asking(world, None), world.north.id, IMAGES, world.bo.id, "owner")
+    assert "not signed in" in reply[0]
+    mine.TokenHandlers(world.services).revoke(asking(world, None), click("revoke", token.id))
+    assert world.accounts.token_actor(secret) is not None
+
+
 @pytest.mark.parametrize("team", ["south", "none"])
 def test_no_token_is_issued_for_a_team_of_others(world: Any, team: str) -> None:
     team_id = world.south.id if team == "south" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.viewer.serving import Galleries
 
@@ -69,9 +69,13 @@ class Services:
         versions = self.catalogue.versions
         return [name for name in self.names if any(version.scored_by == "readers" for version in versions(name))]
 
-    def actor(self, request: gr.Request) -> Actor | None:
-        """Return the sender of a page's event, from its cookie or token; None for a visitor."""
-        return self.auth.actor(request.request)
+    def actor(self, request: Any) -> Actor | None:
+        """Return the person who asks for a page or sends its event; None for a visitor, and for a token.
+
+        Tokens are for the API, which checks their scopes.
+        """
+        actor = self.auth.actor(request)
+        return None if actor is None or actor.via == "token" else actor
 
     def admin(self, request: gr.Request) -> Actor:
         """Return the sender of a page's event, who must be an admin.

@@ -36,7 +36,7 @@ def show(services: Services, request: Request) -> ReadPage:
     """Return the comparison of the entries that the address names, or of a board's first two ranked entries."""
     query = request.query_params
     a, b = query.get("a", "")[:64], query.get("b", "")[:64]
-    actor, store = services.auth.actor(request), services.store
+    actor, store = services.actor(request), services.store
     named = [one for one in map(store.get, (a, b)) if one is not None and may_see(one, store.scores_of(one.id), actor)]
     benchmark = query.get("benchmark") or next((one.benchmark for one in named), None)
     name = benchmark if benchmark in services.names else services.names[0]

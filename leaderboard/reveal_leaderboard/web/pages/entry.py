@@ -46,7 +46,7 @@ def show(services: Services, request: Request) -> ReadPage:
     submission = services.store.get(entry_id)
     if submission is None:
         return _unknown(entry_id)
-    actor, scores = services.auth.actor(request), services.store.scores_of(submission.id)
+    actor, scores = services.actor(request), services.store.scores_of(submission.id)
     if not may_see(submission, scores, actor):
         withdrawn = read_withdrawn(services.store, submission)
         return _unknown(entry_id) if withdrawn is None else _page(withdrawn_view(withdrawn), status=410)

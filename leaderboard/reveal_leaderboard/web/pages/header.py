@@ -30,7 +30,7 @@ def build_header(services: Services, page: gr.Blocks) -> None:
 
 def header_of(services: Services, request: Any) -> str:
     """Return the line as HTML for the sender of a request (Starlette's or Gradio's)."""
-    actor = services.auth.actor(request)
+    actor = services.actor(request)
     reads = any(may_read(actor, services.settings.of(name).reading) for name in services.read_boards)
     return header_view(actor, reads=reads)
 

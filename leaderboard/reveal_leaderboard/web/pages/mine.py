@@ -69,12 +69,9 @@ class TokenHandlers(Handlers):
     def issue(
         self, request: gr.Request, team_id: str | None, name: str | None, days: float | None, scopes: list[str]
     ) -> tuple[str, str]:
-        """Create a token and show its secret, which is never shown again.
-
-        The user must be signed in, since a token cannot create tokens.
-        """
+        """Create a token and show its secret, which is never shown again."""
         actor = self.services.actor(request)
-        if actor is None or actor.via == "token":
+        if actor is None:
             return message("bad", "No token was created.", "You are not signed in."), self._listed(actor)
         membership = _membership(actor, team_id)
         if membership is None:

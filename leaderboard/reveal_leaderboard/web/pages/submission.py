@@ -25,7 +25,7 @@ PATH, PAGE = "/submission", "submission.html"
 def show(services: Services, request: Request) -> ReadPage:
     """Return the page of the submission that the address names."""
     submission_id = request.query_params.get("id", "")[:64]
-    actor = services.auth.actor(request)
+    actor = services.actor(request)
     submission = services.store.get(submission_id) if submission_id else None
     if submission is None or not is_own(actor, submission):
         link = sign_in(f"{PATH}?id={submission_id}" if submission_id else "/submit")
