@@ -184,15 +184,17 @@ _CORRECTION = re.compile(
 _CORRECTED_BEFORE = re.compile(
     r"(?i)(?:^|[:;→]|->|\bshould (?:be|read|say|have (?:been|read|said))\b|\b(?:meant?|it(?:'s| is))\b|应为|应该是)"
     rf"\W{{0,6}}(?:(?:i|we|my|it|that|this|the|an?|new|now|no|yes|not|but|rather|really|actually|sorry|wait|{CELL.pattern}|cell|grid"
-    r"|answer|choice|finding|lesion|opacity|abnormality|haze|nodule|is|was|be|in|at|to|say|mean|would|should|will"
+    r"|answer|choice|finding|lesion|opacity|abnormality|haze|nodule|mass|density|shadow|is|was|be|in|at|to|say|mean|would"
+    r"|should|will|lies|sits|seen|located|centere?d|appears|seems|best|more|mostly"
     r"|choose|pick|select|go|with|it's|i'd|ich|meinte|quise|quería|decir|je|voulais|volevo|dire|quis|queria|dizer|es|é|è"
     r"|ist|c'est|corr[ei]\w{1,5}|la|le|el|o|il|die|der|das|celda|casilla|zelle|case|cella|célula)\W{1,4}){0,10}$"
 )
 _CORRECTS_NOTHING = re.compile(
     rf"(?i)(?:(?:,| and| or) {CELL.pattern}){{0,5}}\s"
+    r"(?:(?:also|too|merely)\s|(?:(?:still|only|just|clearly)\s)?"
     r"(?:is|are|was|were|has|have|shows?|contains?|looks?|seems?|could|can|may|might)\b"
     r"(?:[^.!?\n]{0,30}\b(?:also|less|only|just|too)\b|(?![^.!?\n]{0,30}\b(?:answer|finding|cell|choice|pick|one|it"
-    r"|right|correct|better|best|more|most|denser|hazier|whiter|lesion|opacity|abnormality|nodule|haze)\b))"
+    r"|right|correct|better|best|more|most|denser|hazier|whiter|lesion|opacity|abnormality|nodule|haze)\b)))"
 )
 _COMPARED = re.compile(
     r"(?i)(?:\bthan\b|\b(?:más|mejor|mayor|plus|mieux|mais|melhor|più|meglio|mehr|besser|stärker|deutlicher|meer|beter)\b"
@@ -205,8 +207,12 @@ _LESS_THAN = re.compile(
     r"|(?:\bnot|n't) (?:quite |nearly )?(?:as|so)\b[^.!?;\n]{0,30}\bas\b)[^.!?;\n]{0,12}$"
 )
 _OTHERWISE_THAN = re.compile(
-    r"(?i)(?<!which is )\b(?:(?:dark|light|clear|black|sharp|clean)er|more (?:lucent|normal|aerated)|better aerated"
+    r"(?i)(?<!which is )\b(?:(?:dark|light|clear|black|sharp|clean|low)er|more (?:lucent|normal|aerated)|better aerated"
     r"|no \w{2,12}er) than\b[^.!?;\n]{0,12}$"
+)
+# "Compared with" D5, "C4 is less dense"
+_LESS_AFTER = re.compile(
+    r"(?i),[^.!?;\n]{0,40}\b(?:less|fainter|weaker|smaller|lower|thinner|milder|subtler|darker|lighter|clearer|sharper)\b"
 )
 # The number of a list before a cell, and the probability after it
 _RANK = re.compile(r"(?:(?<=\s)|^)\W{0,3}([0-9])(?:[.):]|\s?\|)\s{0,3}\W{0,3}$")
@@ -264,7 +270,7 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
 def _read_words(plain: str, question: Question, grid: Grid, is_cut: bool) -> Reply:
     """Return the reply in a text whose JSON with a choice of cells has been replaced by the chosen cell."""
     text = bare(plain)
-    statement = _stated(text, is_cut=is_cut)
+    statement = _stated(text, question.finding or "finding", is_cut=is_cut)
     if statement and is_cut and _may_go_on(statement, text, grid):
         statement = None
     if statement:
@@ -304,7 +310,7 @@ def _reply(named: _NamedCells, question: Question, grid: Grid) -> Reply:
     return Reply("outside", note="; ".join([f"{distinct[-1]} is not in the {grid.n} x {grid.n} grid", *notes]))
 
 
-def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
+def _stated(text: str, finding: str, *, is_cut: bool = False) -> _NamedCells | None:
     """Return the answer in the last line such as "Cell: D5", otherwise in the last line if it contains nothing else.
 
     `text` is bare. If the answer was cut off, the last line counts only if there is no other line.
@@ -316,7 +322,7 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
         for i, line in enumerate(lines)
     ]
     for line in reversed(lines):
-        if correction := _correction(line[-MAX_PROSE:]):
+        if correction := _correction(line[-MAX_PROSE:], finding):
             return correction
         match = _LINE.match(line)
         if not match or _OTHER.search(match["lead"] + line[match.end("key") : match.end()]):
@@ -328,10 +334,11 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
     return _lone(lines[-1])
 
 
-def _correction(line: str) -> _NamedCells | None:
+def _correction(line: str, finding: str) -> _NamedCells | None:
     """Return the cells that a line's last word of correction is followed by, or that the correction states."""
+    name = "|".join(map(re.escape, (finding, finding.split()[-1])))
     ends = [match.end() for match in _CORRECTION.finditer(line)]
-    text = line[ends[-1] :] if ends else ""
+    text = re.sub(rf"(?i)\b(?:{name})\b", "finding", line[ends[-1] :]) if ends else ""
     cells = [cell for cell in _prose(text, "")[0] if not _DENIED_AFTER.match(text, cell[2])]
     if cells and (stated := _stated_in_prose(text, cells)):
         return _NamedCells((stated,), "a correction")
@@ -458,7 +465,7 @@ def _first_by_words(text: str, cells: list[_Place]) -> int | None:
         before = _before(text, start)
         if _LESSER_BEFORE.search(before):
             joins = _NEXT
-        elif _OTHERWISE_THAN.search(before):
+        elif _OTHERWISE_THAN.search(before) or (_BESIDE.search(before) and _LESS_AFTER.match(text, end)):
             return None
         elif i and _LESS_THAN.search(before):
             first = max((j for j in range(1, i) if not _AND.fullmatch(text, cells[j - 1][2], cells[j][1])), default=0)

@@ -299,11 +299,16 @@ COMPARISONS = [
     Case("D5 is no less dense than C4.", "D5"),
     Case("C4 is darker than D5.", "unclear"),
     Case("C4 is no denser than D5.", "unclear"),
+    Case("The opacity in C4 is lower than in D5.", "unclear"),
+    Case("Compared with D5, C4 is fainter.", "unclear"),
 ]
 
 CORRECTIONS = [
     Case("Cell: D5\nActually, the heart is at C4.", "D5"),
     Case("Cell: D5\nActually I also looked at C4.", "D5"),
+    Case("Cell: D5\nActually, C4 also shows a faint shadow.", "D5"),
+    Case("Cell: C4\nActually, the pneumothorax sits in D5.", "D5"),
+    Case("Cell: C4\nWait, the mass seems to be in D5.", "D5"),
     Case("Cell: D5\nWait - E6 is the heart.", "D5"),
     Case("Cell: D5\nActually, E6 and F6 contain the heart.", "D5"),
     Case("Cell: D5\nSorry, that should have been shorter. Also look at C4.", "D5"),
