@@ -17,7 +17,7 @@ from calibration_worlds import AnyWorld, Array, System, Trial  # in this folder
 
 from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.evaluation.margin import Margin
-from reveal_bench.evaluation.permutation import draw_signs, pairs_p
+from reveal_bench.evaluation.permutation import blocks_of_signs, pairs_p
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.localization.scoring import CaseRows
@@ -167,7 +167,7 @@ def _may_part(systems: Sequence[Rows], metric: str, resampling: Resampling) -> b
     first = systems[0]
     figures = [own[metric] for own in first.resample(systems, resampling, metrics=[metric], groups=first.groups)]
     parts = figures[0].ratio_parts()
-    p = None if parts is None else pairs_p(figures, draw_signs(len(parts[0]), Resampling(FIRST_FLIPS)))
+    p = None if parts is None else pairs_p(figures, blocks_of_signs(len(parts[0]), Resampling(FIRST_FLIPS)))
     return p is None or bool(p.min() <= 6 / FIRST_FLIPS)
 
 
