@@ -130,7 +130,7 @@ PARAMETERS = {
     "map": ("maps",), "prob": ("maps",),
     "heat_map": ("maps",), "heat_maps": ("maps",), "n_val": ("val_images",), "n_images": ("images",),
     "n_studies": ("images",), "pixels": ("images",), "exchanges": ("replies", "logs", "samples"),
-    "max_per_finding": ("most",), "studies": ("folder",), "uid": ("root",),
+    "form": ("answer",), "max_per_finding": ("most",), "studies": ("folder",), "uid": ("root",),
 }  # fmt: skip
 """Parameter of a library function -> parameters of commands that give its value; the first that a command has is named
 in errors.

@@ -25,7 +25,8 @@ def test_every_translated_parameter_leads_to_a_command() -> None:
     [
         ("baseline", "records", "FOLDER"), ("score", "bench", "FOLDER"), ("curves", "thresholds", "`thresholds`"),
         ("rank", "systems", "SYSTEMS"), ("compare", "n_resamples", "--resamples"), ("saliency", "prob", "MAPS"),
-        ("build", "pixels", "--images"), ("import-lmms", "export", "--tasks"), ("shapes", "overwrite", "`overwrite`"),
+        ("build", "pixels", "--images"), ("run", "form", "--answer"),
+        ("import-lmms", "export", "--tasks"), ("shapes", "overwrite", "`overwrite`"),
     ],
 )  # fmt: skip
 def test_parameters_of_the_library_are_translated(

@@ -145,7 +145,7 @@ def test_a_dry_run_asks_nobody(films: Path, truth: Truth, tmp_path: Path) -> Non
         (("--model", "chat", "--out", "x"), "--model must be provider/name, or have an --endpoint, got 'chat'"),
         (("--model", "chat", "--out", "x", "--extra-body", "[1]"), "`--extra-body` must be a JSON object, such as "),
         (("--model", "a/b", "--out", "x", "--extra-body", '{"n": 2}'), "--extra-body must not have fields that the"),
-        (("--answer", "labels", "--dry-run", "x"), "`form` must be one of cell, point, box"),
+        (("--answer", "labels", "--dry-run", "x"), "--answer must be one of cell, point, box"),
         (("--grid", "20", "--side", "64", "--dry-run", "x"), "--side must be at least"),
     ],
 )
