@@ -169,7 +169,7 @@ def estimate_labels(
     answered : bool array (n_studies,), by default all True. A study without a prediction (False) is wrong for every
         label in the metrics that credit absence: specificity, NPV, balanced accuracy, exact match and Hamming loss
     asked : bool array (n_studies, n_labels), False where a study has no reference for a label
-    resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca" With
+    resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca". With
         "jackknife", ranking metrics have the intervals of :mod:`reveal_bench.metrics.ranking_intervals`.
     metrics : metrics to return, by default all
 

@@ -185,7 +185,7 @@ _CORRECTED_BEFORE = re.compile(
     r"(?i)(?:^|[:;→]|->|\bshould (?:be|read|say|have (?:been|read|said))\b|\b(?:meant?|it(?:'s| is))\b|应为|应该是)"
     rf"\W{{0,6}}(?:(?:i|we|my|it|that|this|the|an?|new|now|no|yes|not|but|rather|really|actually|sorry|wait|{CELL.pattern}|cell|grid"
     r"|answer|choice|finding|lesion|opacity|abnormality|haze|nodule|mass|density|shadow|is|was|be|in|at|to|say|mean|would"
-    r"|should|will|lies|sits|seen|located|centere?d|appears|seems|best|more|mostly"
+    r"|should|will|(?<!not )(?:lies|sits|seen|located|centere?d|appears|seems|best|more|mostly)"
     r"|choose|pick|select|go|with|it's|i'd|ich|meinte|quise|quería|decir|je|voulais|volevo|dire|quis|queria|dizer|es|é|è"
     r"|ist|c'est|corr[ei]\w{1,5}|la|le|el|o|il|die|der|das|celda|casilla|zelle|case|cella|célula)\W{1,4}){0,10}$"
 )
@@ -336,7 +336,7 @@ def _stated(text: str, finding: str, *, is_cut: bool = False) -> _NamedCells | N
 
 def _correction(line: str, finding: str) -> _NamedCells | None:
     """Return the cells that a line's last word of correction is followed by, or that the correction states."""
-    name = "|".join(map(re.escape, (finding, finding.split()[-1])))
+    name = "|".join(map(re.escape, (finding, *finding.split()[-1:])))
     ends = [match.end() for match in _CORRECTION.finditer(line)]
     text = re.sub(rf"(?i)\b(?:{name})\b", "finding", line[ends[-1] :]) if ends else ""
     cells = [cell for cell in _prose(text, "")[0] if not _DENIED_AFTER.match(text, cell[2])]

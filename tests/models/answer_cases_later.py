@@ -308,6 +308,7 @@ CORRECTIONS = [
     Case("Cell: D5\nActually I also looked at C4.", "D5"),
     Case("Cell: D5\nActually, C4 also shows a faint shadow.", "D5"),
     Case("Cell: C4\nActually, the pneumothorax sits in D5.", "D5"),
+    Case("Cell: D5\nActually, the pneumothorax is not seen in C4.", "D5"),
     Case("Cell: C4\nWait, the mass seems to be in D5.", "D5"),
     Case("Cell: D5\nWait - E6 is the heart.", "D5"),
     Case("Cell: D5\nActually, E6 and F6 contain the heart.", "D5"),
