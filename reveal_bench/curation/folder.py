@@ -230,7 +230,7 @@ class CurationFolder:
         for before in STEPS[step]:
             self.need(before)
         inputs = {name: _digest(self.path(name)) for name in reads}
-        inputs |= {role: _digest(path) for role, path in (files or {}).items()}
+        inputs |= {role: _digest(path, self.root) for role, path in (files or {}).items()}
         wanted: dict[str, Any] = json.loads(json.dumps(dict(settings)))
         with self._locked(step):
             done = self._records.get(step)
@@ -323,10 +323,12 @@ def _difference(done: StepRecord, settings: Mapping[str, Any], inputs: Mapping[s
     return "; ".join(changed)
 
 
-def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file, or of the paths, sizes and times of modification of a folder's files."""
+def _digest(path: Path, root: Path | None = None) -> str:
+    """Return the SHA-256 of a file, or of the paths, sizes and times of a folder's files that are not below `root`."""
     if path.is_dir():
-        states = [(file.relative_to(path).as_posix(), *file_state(file)[:2]) for file in files_below(path)]
+        path, own = path.resolve(), root and root.resolve()
+        files = [file for file in files_below(path) if own not in file.parents]
+        states = [(file.relative_to(path).as_posix(), *file_state(file)[:2]) for file in files]
         return sha256(repr(states).encode()).hexdigest()
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -73,6 +73,12 @@ def test_the_same_step_again_does_nothing(folder: CurationFolder, reports: Path)
     )
 
 
+def test_files_of_the_curation_folder_are_no_input(folder: CurationFolder, reports: Path) -> None:
+    """`--images` may name a folder that contains the curation folder."""
+    assert extract(folder, reports.parent).is_new
+    assert not extract(folder, reports.parent).is_new
+
+
 def test_other_settings_and_inputs_are_refused_until_told(folder: CurationFolder, reports: Path) -> None:
     extract(folder, reports, engine="rules")
     with pytest.raises(CurationError, match=r"already done, engine was 'rules', is 'model': do it again with --redo"):
