@@ -165,7 +165,7 @@ def _ratios(name: str, title: str, undefined: str, formula: str, function: str, 
                 symmetric=symmetric, average="micro"),
         _labels(f"{name}_weighted", f"{title}, weighted", weighted, "mean over labels, weighted by positive references",
                 function, average="weighted"),
-        _labels(f"{name}_samples", f"{title}, samples", undefined, f"{formula}; mean over studies", function,
+        _labels(f"{name}_samples", f"{title}, samples", undefined, f"{formula}; mean over defined studies", function,
                 symmetric=symmetric, average="samples"),
     )
 

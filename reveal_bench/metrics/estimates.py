@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ from reveal_bench.metrics.jackknife import (
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
+    Ratio,
     auroc,
     average_precision,
     exact_match_from_sums,
@@ -68,7 +69,6 @@ from reveal_bench.metrics.resampled import Figures
 
 POOLED = "all"
 """Finding in the Estimate of all decisions or studies together."""
-
 
 OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     **{
@@ -555,8 +555,10 @@ def _pooled(
     intervals = find_intervals(
         values, replicates[:, None], interval=resampling.interval, left_out=left_out, evidence=evidence
     )
-    n = [0, n_studies] if np.isnan(values[0]) else [n_studies, 0]
-    return intervals.estimates([POOLED], n[:1], n[1:], metric=name, signature=resampling.signature(name))
+    ratio, _, average = name.rpartition("_")
+    n = 0 if np.isnan(values[0]) else n_studies
+    n = int(sums.total.ratios[get_args(Ratio).index(ratio), 1]) if average == "samples" else n
+    return intervals.estimates([POOLED], [n], [n_studies - n], metric=name, signature=resampling.signature(name))
 
 
 def check_length(name: str, values: Any, n_cases: int, *, of: str = "predictions") -> None:

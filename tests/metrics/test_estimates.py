@@ -77,7 +77,7 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
         estimate = results[name, MACRO if value.ndim else POOLED]
         assert estimate.value == pytest.approx(value.mean())
         assert (estimate.low, estimate.high) == pytest.approx(by_hand(function, inputs, references, patients, seed=5))
-        assert estimate.n == (3 if value.ndim else 30)
+        assert estimate.n + estimate.n_undefined == (3 if value.ndim else 30)
         assert estimate.signature == f"{name}|b:200|seed:5|unit:patient|v:1"
         for i, label in enumerate(LABELS if value.ndim else ()):
             assert results[name, label].value == pytest.approx(value[i])
@@ -187,6 +187,8 @@ def test_patients_of_every_label_support_a_score_of_all_labels() -> None:
     perfect = {e.metric: e for e in estimate_labels(references, references, labels=LABELS) if e.finding == POOLED}
     for name in ("f1_micro", "f1_weighted", "f1_samples", "precision_micro", "recall_samples"):
         assert perfect[name].low == pytest.approx(45 / 48.8415, abs=1e-4), name
+    for name in ("f1_samples", "precision_samples", "recall_samples"):  # 15 studies have no label: zero_division=nan
+        assert (perfect[name].n, perfect[name].n_undefined) == (45, 15), name
     assert perfect["exact_match"].low == pytest.approx(60 / 63.8415, abs=1e-4)
     assert perfect["hamming_loss"].high == pytest.approx(3.8415 / 63.8415, abs=1e-4)
     nothing = estimate_labels(np.zeros_like(references), references, labels=LABELS)
