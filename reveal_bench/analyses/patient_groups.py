@@ -44,8 +44,8 @@ def group_patients(
     ArgumentError
         If a column is missing or unsuitable for groups, or `bands` cannot divide it.
     """
-    if not by:
-        raise ArgumentError("by", "must name at least one column", "none")
+    if not by or not all(isinstance(column, str) for column in by):
+        raise ArgumentError("by", "must name at least one column, such as 'sex'", repr(by[0]) if by else "none")
     limits = _limits(bands)
     shards = split_shards(folder, config, split)
     useful = _useful_columns(shards[0])

@@ -295,7 +295,7 @@ class FindingCurves(TablesResult):
     def printed_rows(self) -> list[dict[str, str]]:
         """Return one row per finding, with the number of readers below the ROC curve if readers were given."""
         below = {
-            row["finding"]: {"readers below the curve": f"{row['n_below']} of {row['n_readers']}"}
+            row["finding"]: {"readers below the curve": f"{round(row['n_below'], 2)} of {row['n_readers']}"}
             for row in self.readers_below
         }
         return [

@@ -288,7 +288,12 @@ class Ranking(TableResult):
         n = self.ranked[0].n
         unshared = _unshared(self.metric, "macros are", n, "every system", values)
         counted = unanswered_questions((name, self.scored[name]) for name in values)
-        return [*counted, *differing_grids(self.scored), *unshared]
+        return [*counted, *differing_grids(self.scored), *unshared, *self.not_applying]
+
+    @property
+    def not_applying(self) -> list[str]:
+        """Sentence for each system without `metric`."""
+        return [f"{name} is not ranked: {self.metric!r} does not apply to it" for name in self.left_out]
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return each system with its ranks, its tier and its score in percent."""

@@ -154,7 +154,8 @@ def _with_inputs(advice: str, file: str) -> str:
     """Return advice to convert `file` with the words of the command being run, ready to copy."""
     words = sys.argv[1:]
     folder = next((word for word in words if os.path.isfile(f"{word}/{FOLDER_INFO}")), "FOLDER")  # words may be long
-    path = next((word for word in words if Path(word).name == file), "FILE")
+    paths = (word if os.path.isfile(word) else word.split("=", 1)[-1] for word in words)  # NAME=FILE or FILE
+    path = next((path for path in paths if Path(path).name == file), "FILE")
     split = ["--split", words[words.index("--split") + 1]] if "--split" in words else []
     advice = advice.replace("convert FOLDER --from table", shlex.join(["convert", folder, *split, "--from", "table"]))
     return advice.replace("--file FILE", shlex.join(["--file", path]))

@@ -217,10 +217,8 @@ def rank(
     terminal.warn([f"{entry} is not ranked: it has no predictions{why}" for entry, why in without.items()])
     _warn_of_shortest(files, next(iter(result.scored.values())))
     terminal.warn([f"{printed}: {name} is not among the ranked systems" for name in result.not_ranked])
-    terminal.warn(
-        [f"{files[name]} is not ranked: {result.metric!r} does not apply to this file" for name in result.left_out]
-    )
     if form == "json":
+        terminal.warn(result.not_applying)
         first = next(iter(result.scored.values()))
         sources = {name: file.relative_to(directory) if directory else file for name, file in files.items()}
         records = [record | {"file": sources[record["name"]].as_posix()} for record in result.records]

@@ -219,8 +219,9 @@ def test_bands_cut_the_only_column_of_numbers(tmp_path: Path) -> None:
     for by, numbers in (("sex,age,dose", "age, dose"), ("sex,sex", "'F'")):
         with pytest.raises(ArgumentError, match=f"`bands` needs .* of numbers.*, got {numbers}"):
             group_patients(tmp_path, "localization", "test", [by], [65])
-    with pytest.raises(ArgumentError, match="`by` must name at least one column, got none"):
-        group_patients(tmp_path, "localization", "test", [])
+    for wrong, got in (([], "none"), ([64, 71], "64")):
+        with pytest.raises(ArgumentError, match=f"`by` must name at least one column, such as 'sex', got {got}"):
+            group_patients(tmp_path, "localization", "test", wrong)
 
 
 LABELS = ("Edema", "Mass")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from reveal_bench.api.comparison_tables import unshared_findings
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.cli import _message, output
+from reveal_bench.cli import _message, _with_inputs, output
 from reveal_bench.cli import progress as module
 from reveal_bench.cli.progress import plain_progress, progress
 from reveal_bench.evaluation.baselines import chance_baseline
@@ -31,6 +32,16 @@ def test_an_error_names_the_option_of_the_replicates(monkeypatch: pytest.MonkeyP
     error = ArgumentError("n_resamples", "must be at least 400", 40)
     assert _message(error) == "--resamples must be at least 400, got 40"
     assert _message(FileNotFoundError(2, "No such file or directory", "none/made.jsonl")) == "none does not exist"
+
+
+def test_advice_to_convert_has_the_path_without_the_name_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").touch()
+    (tmp_path / "b=1.csv").touch()
+    for word, path in ((f"a={tmp_path}/a.csv", "a.csv"), (f"{tmp_path}/b=1.csv", "b=1.csv")):
+        monkeypatch.setattr("sys.argv", ["reveal-bench", "rank", word, "FOLDER"])
+        assert _with_inputs("--file FILE", path) == f"--file {shlex.join([f'{tmp_path}/{path}'])}"
 
 
 def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:

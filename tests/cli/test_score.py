@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from reveal_bench.api import rank
 from reveal_bench.cli import app, build, main
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
@@ -208,7 +209,9 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
     assert ranking["systems"][1]["tier"] == 2
     assert re.search(r"guess +2 +2 to 2 +2 +", call("rank", systems, world.folder, *options).stdout)
     alone = call("rank", systems, world.folder, "--metric", "mask_iou")
-    assert "predictions.jsonl is not ranked: 'mask_iou' does not apply to this file" in alone.stderr
+    assert "guess is not ranked: 'mask_iou' does not apply to it" in alone.stdout
+    in_python = rank(systems, world.folder, metric="mask_iou", n_resamples=400)
+    assert "guess is not ranked: 'mask_iou' does not apply to it" in in_python.to_markdown()
     assert "1 system on" in alone.stdout
 
     (systems / "guess.csv").write_text("")
