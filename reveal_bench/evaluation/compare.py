@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.evaluation.differences import by_replicates, differ_in_few, find_differences
+from reveal_bench.evaluation.differences import by_replicates, differ_in_few, find_differences, has_enough, units_behind
 from reveal_bench.evaluation.margin import Margin, Verdict
 from reveal_bench.evaluation.permutation import (
     ALPHA,
@@ -60,6 +60,7 @@ from reveal_bench.metrics.intervals import (
     drop_wide_intervals,
     find_intervals,
 )
+from reveal_bench.metrics.jackknife import FEW
 from reveal_bench.metrics.resampled import Resampled
 
 PERMUTATION = "permutation"
@@ -333,7 +334,8 @@ def compare_resampled(
         tested = by_replicates(intervals, drawn, fewest, width, unknown)
     else:
         unknown = np.isnan(intervals.values) | lacks_positives(a) | minor
-        n_behind = _n_behind(a, b) if fewest is None else fewest
+        n_behind = units_behind(a, b) if fewest is None else fewest
+        reason = "" if has_enough(n_behind[~np.isnan(values[0, 1:])], relative) else FEW
         tested = find_differences(
             paired, signs, (values[0], values[1]), n_behind, unknown, relative=relative, margin=width
         )
@@ -369,12 +371,6 @@ def compare_resampled(
             one = replace(one, margin=margin, verdict=verdict)
         comparisons.append(one)
     return comparisons
-
-
-def _n_behind(a: Resampled, b: Resampled) -> IntArray:
-    """Return the number of patients or images that support each finding's score in either system."""
-    weights = [side.weights for side in (a, b) if side.weights is not None]
-    return np.array(np.any([weight > 0 for weight in weights], axis=0).sum(axis=0), np.int64)
 
 
 def _widest(metric: str, *, relative: bool) -> tuple[float, float]:

@@ -38,6 +38,7 @@ from reveal_bench.evaluation.permutation import (
 from reveal_bench.evaluation.tilting import Distances, Student, distances_of, student_of
 from reveal_bench.metrics.intervals import Intervals, drop_sparse_intervals, with_width
 from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO, safety
+from reveal_bench.metrics.resampled import Resampled
 
 _SAME = 1e-12  # smaller differences of scores are due to rounding
 # A shorter interval promises too much, such as that of a perfect system minus one that is always wrong
@@ -165,7 +166,7 @@ def find_differences(
         _test(paired, column, distribution, values, relative=relative)
         for column, distribution in enumerate(flip_distributions(paired.contributions, flipped, paired.swaps))
     ]
-    enough = np.concatenate([[_has_enough(n_behind[~np.isnan(values[0][1:])], relative)], n_behind >= LEAST_UNITS])
+    enough = np.concatenate([[has_enough(n_behind[~np.isnan(values[0][1:])], relative)], n_behind >= LEAST_UNITS])
     kept = [None if missing else test for test, missing in zip(tests, unknown | ~enough, strict=True)]
     result = np.full((6, len(kept)), np.nan)
     tails = np.full((len(kept), 2), np.nan)
@@ -204,10 +205,16 @@ def _agree(contributions: FloatArray) -> bool:
     return not np.isnan(contributions).any() and n_differing(contributions) == 0
 
 
-def _has_enough(n_behind: IntArray, relative: bool) -> bool:
-    if not len(n_behind):
-        return False
-    return bool(n_behind.min() >= LEAST_UNITS_IN_MACRO if relative else n_behind.max() >= LEAST_UNITS)
+def units_behind(a: Resampled, b: Resampled) -> IntArray:
+    """Return the number of patients or images that support each finding's score in either system."""
+    weights = [side.weights for side in (a, b) if side.weights is not None]
+    return np.array(np.any([weight > 0 for weight in weights], axis=0).sum(axis=0), np.int64)
+
+
+def has_enough(n_behind: IntArray, relative: bool = False) -> bool:
+    """Return True if the macro's difference is tested; `n_behind` are the supporting units of its findings."""
+    least, most = n_behind.min(initial=LEAST_UNITS), n_behind.max(initial=0)
+    return bool(least >= LEAST_UNITS_IN_MACRO if relative and len(n_behind) else most >= LEAST_UNITS)
 
 
 def _test(

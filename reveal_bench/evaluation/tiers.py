@@ -30,10 +30,11 @@ from itertools import combinations
 import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.evaluation.differences import two_sided
+from reveal_bench.evaluation.differences import has_enough, two_sided, units_behind
 from reveal_bench.evaluation.permutation import ALPHA, TAIL, blocks_of_signs, normal_tail, pairs_p
 from reveal_bench.evaluation.ranking_differences import ranking_of, ranking_pairs_p, untested_ranking
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.jackknife import FEW
 from reveal_bench.metrics.multiplicity import holm
 from reveal_bench.metrics.resampled import Resampled
 
@@ -78,12 +79,22 @@ def compare_pairs(
         swaps = replace(resampling, n_resamples=_n_swaps(len(figures), resampling.n_resamples))
         by_swaps = None if parts is None else pairs_p(figures, blocks_of_signs(len(parts[0]), swaps))
         if by_swaps is not None:
-            return PairTests(by_swaps)
+            few = _with_few(figures, values)
+            is_untested = len(figures) > 1 and few[np.triu_indices(len(few), 1)].all()
+            return PairTests(np.where(few, 1.0, by_swaps), FEW if is_untested else "")
     defined = macros[:, ~np.isnan(macros).any(axis=0)]
     p = np.ones((len(macros), len(macros)))
     for i, j in combinations(range(len(macros)), 2):
         p[i, j] = p[j, i] = _of_replicates(defined[i] - defined[j])
     return PairTests(p)
+
+
+def _with_few(figures: Sequence[Resampled], values: FloatArray) -> BoolArray:
+    """Return a symmetric bool array (n_systems, n_systems), True for pairs that too few patients support for a test."""
+    few, shared = np.zeros((len(figures), len(figures)), np.bool_), ~np.isnan(values[:, 1:]).any(axis=0)
+    for i, j in combinations([i for i, one in enumerate(figures) if one.weights is not None], 2):
+        few[i, j] = few[j, i] = not has_enough(units_behind(figures[i], figures[j])[shared])
+    return few
 
 
 def _n_swaps(n_systems: int, least: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reveal_bench.analyses.subgroups import score_subgroups
-from reveal_bench.evaluation.compare import rank
+from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.kinds.detection.scoring import DetectionRows
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
@@ -125,3 +125,22 @@ def test_scores_without_a_folder_have_the_same_intervals() -> None:
     for metric in ("point_hit", "mask_iou"):
         own = estimate_cases(metric, 1, cases.values[metric], findings=cases.case_findings, **how)
         assert [ends(e) for e in own] == [ends(e) for e in cases.estimates(DRAWS) if e.metric == metric]
+
+
+@pytest.mark.parametrize("n_patients", [9, 10])
+def test_systems_are_ranked_if_and_only_if_compare_tests_their_macro(n_patients: int) -> None:
+    """A finding needs ten supporting patients; with nine, no macro is tested, although all prefer one system."""
+    names = [f"p{i}" for i in range(n_patients)]
+    columns = names, names, ["Edema"] * n_patients, ["point"] * n_patients, ["point"] * n_patients
+    images = tuple(zip(names, names, strict=True))
+    good, poor = (CaseRows(("Edema",), *columns, {"point_hit": np.full(n_patients, hit)}, images) for hit in (1.0, 0.0))
+    (macro, _) = compare(good, poor, DRAWS, metrics=["point_hit"])
+    ranked = {
+        (one.tier, one.reason) for one in rank({"good": good, "poor": poor}, metric="point_hit", resampling=DRAWS)
+    }
+    if n_patients < 10:
+        assert ranked == {(None, "too few patients")}
+        assert (np.isnan(macro.p), macro.reason) == (True, "too few patients")
+    else:
+        assert ranked == {(1, ""), (2, "")}
+        assert macro.p == pytest.approx(2 / 2**10 / 2)  # mid-p of the 2 of 1,024 flips that are as extreme
