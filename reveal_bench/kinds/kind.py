@@ -95,7 +95,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
             ("missing", options.missing, self.scoring.missing_as),
             ("criterion", options.criterion, self.scoring.criteria),
         ):
-            if value not in (None, *known):
+            if value not in known and (value is not None or name == "unit"):
                 rule = f"be {' or '.join(map(repr, known))}" if known else "be left out"
                 raise ArgumentError(name, f"must {rule} for a benchmark of {self.name}", repr(value))
         check_interval(cast("Interval", interval), options.n_resamples)

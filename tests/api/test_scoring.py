@@ -442,6 +442,7 @@ def test_public_names_exist_and_are_listed() -> None:
         ({"seed": -1}, "`seed` must be a whole number of at least 0, got -1"),
         ({"interval": "bayes"}, "`interval` must be 'jackknife' or 'percentile' or 'bca' or 'chexlocalize'"),
         ({"unit": "study"}, "`unit` must be 'patient' or 'image' for a benchmark of localization, got 'study'"),
+        ({"unit": None}, "`unit` must be 'patient' or 'image' for a benchmark of localization, got None"),
         ({"grid": 0}, "`grid` must be in [1, 26], got 0"),
         ({"ratings": 5}, "`ratings` must be a table, its path, the path of a dataset folder with ratings, or a list"),
     ],
