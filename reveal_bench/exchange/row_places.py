@@ -35,6 +35,7 @@ PLACES = ("point", "points", "cell", "box", "rle", "polygons", "mask")
 _SCALAR = re.compile(r"\b(?:np|numpy)\.\w+\(([^()]*)\)")  # as numpy 2 writes a number in a list
 _ARRAY = re.compile(r"\b(?:tensor|array)\((\[.*?\])(?:, \w+=[^()]*)*\)", re.DOTALL)
 _LARGEST_FRACTION = 1.01  # fractions may exceed 1 by rounding
+_THOUSANDTHS = (800, 1000, 1100)  # the largest coordinate is between the first two, on images longer than the third
 
 
 class RowPlaces:
@@ -51,7 +52,7 @@ class RowPlaces:
         self.box_form = box_form
         self._entries, self._is_normalised = entries, is_normalised
         self._n_rotated = 0
-        self._largest, self._is_whole = -math.inf, True
+        self._largest, self._is_whole, self._longest = -math.inf, True, 0
 
     def read(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
         """Return the fields that locate the finding in row `number`, of the id `one`."""
@@ -97,7 +98,14 @@ class RowPlaces:
             rule = "must have positions in pixels; for fractions of the image's sides, set `normalised`"
             raise ArgumentError("source", rule, f"no coordinate above {self._largest:g}", ("normalised",))
         boxes = count_text(self._n_rotated, "rotated box")
-        return [f"{boxes}: a prediction has the upright box around it"] if self._n_rotated else []
+        notes = [f"{boxes}: a prediction has the upright box around it"] if self._n_rotated else []
+        least, most, longest = _THOUSANDTHS
+        if least < self._largest <= most and self._longest > longest:
+            notes.append(
+                f"no coordinate exceeds {most}, though images have up to {self._longest:,} pixels a side: if these are "
+                "thousandths of the sides, divide by 1000 and set `normalised`"
+            )
+        return notes
 
     def _box(self, sides: Any, one: str, number: int) -> list[float]:
         form = self.box_form
@@ -119,9 +127,10 @@ class RowPlaces:
         x, y = (float(side) for side in pair)
         self._largest = max(self._largest, x, y)
         self._is_whole &= x.is_integer() and y.is_integer()
-        if not self._is_normalised:
-            return x, y
         entry = self._entries[one]
+        if not self._is_normalised:
+            self._longest = max(self._longest, entry.get("width", 0), entry.get("height", 0))
+            return x, y
         if "width" not in entry:
             raise ArgumentError("normalised", "must belong to images whose size is in the manifest")
         if max(x, y) > 1 or min(x, y) < 0:

@@ -11,6 +11,7 @@ import pytest
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange import form_named
+from reveal_bench.exchange.row_places import RowPlaces
 from reveal_bench.exchange.transfer import from_form
 from reveal_bench.geometry import box_around
 from reveal_bench.kinds.cases import AnnotatedImage, Annotations, Drawing, StudyLabels
@@ -344,3 +345,14 @@ def test_files_that_were_read_wrongly(form: str, file: str, expected: Any) -> No
     else:
         (drawing,) = form_named(form).read(CASES / file, known).drawings
         assert drawing.boxes == (pytest.approx(expected),)
+
+
+@pytest.mark.parametrize(
+    ("side", "end", "is_noted"), [(1400, 950, True), (1400, 1390, False), (1400, 300, False), (1024, 950, False)]
+)
+def test_coordinates_that_may_be_thousandths_are_noted(side: int, end: int, is_noted: bool) -> None:
+    """Boxes of a model that answers in thousandths are inside a large image, but at other places."""
+    places = RowPlaces({"a": {"width": side, "height": 1000}}, "xyxy", is_normalised=False)
+    assert places.read({"box": [100, 50, end, 200]}, "a", 1)["box"] == [100, 50, end - 100, 150]
+    note = "no coordinate exceeds 1000, though images have up to 1,400 pixels a side: if these are thousandths of the "
+    assert places.notes() == ([f"{note}sides, divide by 1000 and set `normalised`"] if is_noted else [])
