@@ -188,12 +188,12 @@ class Subgroups(TableResult):
         columns = dict.fromkeys(group.by for group in self.groups)
         counted = [g.n for g in self.groups if (g.by, g.metric, g.finding) == (first.by, first.metric, first.finding)]
         n_out = self.n_patients - sum(counted)
-        out = f"; {n_out} of {self.n_patients} patients are in no row because they have no scored case" if n_out else ""
+        out = f" ({n_out} of {self.n_patients} patients have none)" if n_out else ""
         odds = "; odds ratio of a right answer, patients as clusters, not corrected" if self.has_odds_ratios else ""
         return (
             f"{', '.join(metrics)} by {' and by '.join(columns)}, with 95% intervals; difference from all other "
-            "patients, its interval and p corrected for all groups, those of findings for all groups and findings"
-            f"{odds}{out}{self._undivided}"
+            "patients, its interval and p corrected for all groups, those of findings for all groups and findings; n: "
+            f"patients with a case that counts in the score{out}{odds}{self._undivided}"
         )
 
     @property
@@ -218,7 +218,7 @@ class Subgroups(TableResult):
         for g in (one for one in self.groups if one.n or one.finding == MACRO):
             row = {
                 "group": f"  {g.group}",
-                "patients": str(g.n),
+                "n": str(g.n),
                 "value": estimate_text(g.metric, g.estimate.value, g.estimate.low, g.estimate.high),
                 "difference": estimate_text(g.metric, g.difference.value, g.difference.low, g.difference.high),
                 "p": p_text(g.p),
