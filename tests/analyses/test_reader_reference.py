@@ -109,8 +109,7 @@ def test_unsuitable_benchmarks_are_refused(chexpert, studies) -> None:
     areas = rb.score(certain, of_chexpert, split="test", readers=True, metric="auroc", n_resamples=50).readers.records
     assert areas[0]["value"] == 1
     assert {row["reader"] for row in areas} == {None}  # readers give no probabilities
-    with pytest.raises(ArgumentError, match=r"`by` \(a column of groups\), `readers` or `published`"):
-        rb.score(file, of_chexpert, split="test", metric="f1")
+    assert {row["metric"] for row in rb.score(file, of_chexpert, split="test", metric="f1").records} == {"f1"}
 
 
 def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:

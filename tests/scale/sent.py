@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.scale.tasks import TaskPlace
 
-__all__ = ["Deadly", "square"]
+__all__ = ["Deadly", "DeadlyOnce", "square"]
 
 
 class Deadly(PictureFile):
@@ -25,6 +26,22 @@ class Deadly(PictureFile):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Deadly, (self.path, self.name, self.source_path)
+
+
+class DeadlyOnce(PictureFile):
+    """A picture that ends the first process that decodes it, except the one named in the file `armed`."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "kind":
+            armed = self.path.parent.parent / "armed"
+            with suppress(FileNotFoundError):
+                if armed.read_text() != str(os.getpid()):
+                    armed.unlink()
+                    os._exit(9)
+        return super().__getattribute__(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeadlyOnce, (self.path, self.name, self.source_path)
 
 
 def square(place: TaskPlace, number: int) -> dict[str, int]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,8 +22,9 @@ from reveal_bench.scale.tasks import RunTask, TaskError
 from reveal_bench.sources import detect_source
 from reveal_bench.sources.source import BuildError, Problem
 from tests.cli.test_score import call
+from tests.dataset import test_resume
 from tests.dataset.test_resume import build, studies, tree, write_pictures
-from tests.scale.sent import Deadly
+from tests.scale.sent import Deadly, DeadlyOnce
 
 SIZE = 10
 """Studies of one task."""
@@ -95,28 +93,18 @@ def test_shards_are_those_of_the_pool_and_finished_tasks_stay(tmp_path: Path) ->
 
 
 @pytest.mark.processes
-def test_a_killed_process_costs_its_own_task_and_no_other(tmp_path: Path) -> None:
+def test_a_killed_process_costs_its_own_task_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = write_pictures(tmp_path / "pictures", 60)
     build(pictures, tmp_path / "pool")
-    film, storage = pictures / "024.png", tmp_path / "storage"  # of the fourth task, in the order of the seed
-    film.rename(tmp_path / "film")
-    os.mkfifo(film)  # whoever reads it waits: the task is in the middle when its process is killed
-    killed = []
-
-    def kill() -> None:
-        marks = storage / "rows-test" / "starts"
-        while not (result := list(marks.glob("00003-*"))):
-            time.sleep(0.01)
-        with film.open("wb"):  # opens when the process has
-            os.kill(int(result[0].name.split("-")[-2]), signal.SIGKILL)
-            killed.append(result[0].name)
-            (tmp_path / "film").rename(film)
-
-    killer = Thread(target=kill)
-    killer.start()
+    records, storage = studies(pictures), tmp_path / "storage"
+    image = records[24].images[0]  # of the fourth task, in the order of the seed
+    assert image.picture is not None
+    deadly = DeadlyOnce(image.picture.path, image.picture.name, image.picture.source_path)
+    records[24] = replace(records[24], images=(replace(image, picture=deadly),))
+    monkeypatch.setattr(test_resume, "studies", lambda _: records)
+    (tmp_path / "armed").write_text(str(os.getpid()))
     by_tasks(pictures, tmp_path / "out", storage)
-    killer.join()
-    assert len(killed) == 1
+    assert not (tmp_path / "armed").exists()
     assert starts(storage) == {0: 1, 1: 1, 2: 1, 3: 2, 4: 1, 5: 1}
     assert same(tmp_path / "out", tmp_path / "pool")
 
