@@ -41,8 +41,6 @@ class Accumulator:
     ------
     TypeError
         If an option is unknown.
-    ArgumentError
-        If `metric` is given without a table that needs it.
 
     Examples
     --------

@@ -96,7 +96,12 @@ class Scores(TableResult):
 
         `scored.answered` has the number and share of answered questions. In `records`, abstentions are misses.
         """
-        return [] if self.scored.answered is None else [_record(one) for one in self.scored.answered.estimates]
+        return [_record(one) for one in self.answered_estimates]
+
+    @property
+    def answered_estimates(self) -> Sequence[Estimate]:
+        """Scores of the selected metrics for the answered questions only; empty unless the system abstained."""
+        return [] if self.scored.answered is None else self._selected(self.scored.answered.estimates)
 
     @property
     def caption(self) -> str:

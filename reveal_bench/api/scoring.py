@@ -147,7 +147,7 @@ def score_with(
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name, ratings=ratings)
     selected = [] if metric is None else metrics_named(metric, [scored])
     if by is None and not readers and not published:
-        return Scores(scored, selected=tuple(selected))
+        return Scores(scored, selected=_that_has(selected, scored))
     if len(selected) > 1 and (readers or published):
         rule = "must be a single metric with `readers` or `published`"
         raise ArgumentError("metric", rule, repr(metric), ("readers", "published"))
@@ -164,6 +164,16 @@ def score_with(
         _against_readers(scored, opened, primary[0]) if readers else None,
         beside_published(scored, opened.info, name, selected[0] if selected else None) if published else None,
     )
+
+
+def _that_has(selected: Sequence[str], scored: ScoredFile) -> tuple[str, ...]:
+    """Return the selected metrics; raises ArgumentError if the system has no score of one of them."""
+    known = dict.fromkeys(one.metric for one in scored.estimates) if selected else {}
+    for name in selected:
+        if name not in known:
+            rule = f"must be one that the system has: {', '.join(known)}"
+            raise ArgumentError("metric", rule, f"{name!r}{scale_reason(scored)}")
+    return tuple(selected)
 
 
 def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:

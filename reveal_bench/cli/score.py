@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -43,6 +44,7 @@ from reveal_bench.predictions.files import metadata_beside
 if TYPE_CHECKING:
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
     from reveal_bench.kinds.options import Thresholds
+    from reveal_bench.metrics.intervals import Estimate
 
 
 def baseline(
@@ -263,19 +265,19 @@ def score(
     if scored.options.finding_groups:
         terminal.print_group_macros(result.finding_groups, wide=wide)
     if scored.answered is not None:
-        _print_answered(file, scored.answered, wide=wide)
+        _print_answered(file, scored.answered, result.answered_estimates, wide=wide)
     for part in (result.subgroups, result.readers, result.published):
         if part is not None:
             typer.echo()
             terminal.print_shown(part, wide=None if part is result.readers else wide)
 
 
-def _print_answered(file: Path, answered: AnsweredOnly, *, wide: bool) -> None:
+def _print_answered(file: Path, answered: AnsweredOnly, estimates: Sequence[Estimate], *, wide: bool) -> None:
     """Print the scores of answered questions alone, for a system that abstained on others."""
     typer.echo()
     about = f"{file.name}, answered questions alone: {answered.in_words}"
-    if answered.estimates:
-        terminal.print_scores(answered.estimates, lambda _: about, wide=wide)
+    if estimates:
+        terminal.print_scores(estimates, lambda _: about, wide=wide)
     else:
         typer.echo(f"{about}: none")
 

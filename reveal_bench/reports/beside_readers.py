@@ -53,7 +53,8 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
     figures = []
     for metric in dict.fromkeys(one.metric for one in comparisons):
         rows = [_row(one) for one in in_printed_order(comparisons) if one.metric == metric]
-        kinds = _KINDS[: 1 + max(own[0][0] for _, own in rows)]
+        has_interval = any(own[0][1].has_interval for _, own in rows)
+        kinds = _KINDS[: 1 + max(own[0][0] for _, own in rows)] if has_interval else ("no interval",)
         title = METRICS[metric].title
         is_adjusted = any(not math.isnan(one.p_adjusted) for one in comparisons if one.metric == metric)
         adjusted = ", those of findings adjusted for all findings" if is_adjusted else ""

@@ -120,7 +120,6 @@ def forest(
     scaled = [(name, [(kind, estimate.times(scale)) for kind, estimate in own]) for name, own in rows]
     n_most = max((len({kind for kind, _ in own}) for _, own in rows), default=1)
     names, left = row_names([name for name, _ in rows], width, 1 + n_most // 2)
-    looks = paints(len(MARKERS))
     with_interval = {estimate.has_interval for _, own in rows for _, estimate in own if not math.isnan(estimate.value)}
     hollow = [NO_INTERVAL] if len(with_interval) > 1 else []
     with style():
@@ -136,9 +135,9 @@ def forest(
             abreast = sorted({kind for kind, _ in own})
             for kind, estimate in own:
                 y = row + (abreast.index(kind) - (len(abreast) - 1) / 2) * 3.6 / line
-                fill = "white" if hollow and not estimate.has_interval else looks[kind].colour
-                _draw_mark(axes, estimate, y, MARKERS[kind], fill)
-        handles = [mark_handle(cut(name, width - 16), looks[k].colour, MARKERS[k]) for k, name in enumerate(kinds)]
+                colour, marker = _mark_of(kind)
+                _draw_mark(axes, estimate, y, marker, "white" if hollow and not estimate.has_interval else colour)
+        handles = [mark_handle(cut(name, width - 16), *_mark_of(k)) for k, name in enumerate(kinds)]
         handles += [mark_handle(name) for name in hollow]
         if rule:
             axes.axvline(rule[0], color=INK, linewidth=1.0, linestyle=DASHED)
@@ -151,6 +150,12 @@ def forest(
 
 
 NO_INTERVAL = "hollow: no interval"
+
+
+def _mark_of(kind: int) -> tuple[str, str]:
+    """Return colour and marker of a series; a marker that repeats has another colour."""
+    turn, place = divmod(kind, len(MARKERS))
+    return paints(1 + place + turn)[-1].colour, MARKERS[place]
 
 
 def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, fill: str) -> None:

@@ -27,7 +27,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, read
 from reveal_bench.masks import Rle
 from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.phantom import LAYOUTS
-from reveal_bench.reports.beside_readers import choose_cases
+from reveal_bench.reports.beside_readers import choose_cases, figures_of_decreases
 from reveal_bench.reports.curves import figure_of_curves, read_curves
 from reveal_bench.reports.style import Illustration
 from reveal_bench.saliency_maps.tuning import Tuned
@@ -195,6 +195,13 @@ def test_readers_who_left_out_a_mask_are_scored_two_ways(phantom: Path, human: P
         assert sums[0] == pytest.approx(sums[1] if n["empty"][finding] else 0.0, rel=1e-12)
     protocol = rb.score(human, phantom / "folder", split="test", missing="empty").scored.protocol
     assert (protocol["missing"], protocol["allow_missing"]) == ("empty", True)
+
+
+def test_decreases_without_any_interval_are_not_called_significant() -> None:
+    (figure,) = figures_of_decreases([one("Edema", 0.5, math.nan, math.nan)], "model", "readers")
+    svg = figure.file("svg").decode()
+    assert "no interval" in svg
+    assert "excludes 0" not in svg
 
 
 def test_human_answers_are_those_of_the_download(phantom: Path) -> None:

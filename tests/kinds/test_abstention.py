@@ -69,6 +69,9 @@ def test_command_prints_both_tables(studies, tmp_path: Path) -> None:
     path = with_declined(files / "right.jsonl", tmp_path / "some.jsonl", "study_id", "study-0")
     printed = call("score", path, folder, "--split", "test", "--resamples", 20).stdout
     assert "answered questions alone: coverage 83.3%, 1 question declined" in printed
+    selected = call("score", path, folder, "--split", "test", "--metric", "recall", "--resamples", 20).stdout
+    assert selected.count("Recall") == 2
+    assert "Precision" not in selected
     assert "5 predictions, 1 declined, 0 errors" in call("lint", path, folder, "--split", "test").stdout
 
 

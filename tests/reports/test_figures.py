@@ -108,6 +108,8 @@ def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "hollow: no interval", "chance"]
     assert [text.get_text().strip() for text in axes.texts] == ["undefined"]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["m", "n"]
+    many = forest([("m", [(k, Estimate(0.5, 0.4, 0.6)) for k in range(30)])], WIDE, axis="Rate").axes[0].lines[1::2]
+    assert len({(line.get_marker(), line.get_color()) for line in many}) == 30
 
 
 def test_rows_of_bars_say_their_numbers() -> None:
