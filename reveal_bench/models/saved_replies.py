@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import canonical_finding, hint
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.questions import Question
@@ -51,6 +52,8 @@ def read_saved_replies(
 
     Raises
     ------
+    ArgumentError
+        If `columns` give a name that is not in the module's docstring, or give one twice.
     ValueError
         If a row lacks a field, or its question is not in the split or has an earlier row; the error names file and
         line.
@@ -60,8 +63,9 @@ def read_saved_replies(
     exchanges: dict[str, QuestionOutcome] = {}
     if not questions:
         raise ValueError(f"{folder} must have questions in split {split!r}")
-    theirs = {ours: name for name, ours in (columns or {}).items()}
-    for line, question, text, reason in _rows(Path(path), KINDS[described["kind"]].key, questions, theirs):
+    key = KINDS[described["kind"]].key
+    theirs = _by_our_names(columns or {}, (key, "finding", "reply", "finish_reason"))
+    for line, question, text, reason in _rows(Path(path), key, questions, theirs):
         if question.id in exchanges:
             raise ValueError(f"{path}:{line} must be about a question without an earlier row, got {question.id}")
         reply = read_reply(text, question, settings, stop_reason=reason)
@@ -76,6 +80,17 @@ def read_saved_replies(
 Questions = dict[tuple[str, str | None], Question]
 
 
+def _by_our_names(columns: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    """Return our name of a column -> the table's."""
+    theirs: dict[str, str] = {}
+    for name, ours in columns.items():
+        if ours not in known or ours in theirs:
+            rule = f"must give each of {', '.join(known)} to at most one column, and no other name"
+            raise ArgumentError("columns", rule, f"{name}={ours}")
+        theirs[ours] = name
+    return theirs
+
+
 def _rows(
     path: Path, key: str, questions: Questions, theirs: Mapping[str, str]
 ) -> Iterator[tuple[int, Question, str, str | None]]:
@@ -85,23 +100,30 @@ def _rows(
         asked.setdefault(unit, []).extend([] if finding is None else [finding])
     asks_findings = any(asked.values())
     ours = (key, "finding", "reply") if asks_findings else (key, "reply")
-    needed, reasons = [theirs.get(name, name) for name in ours], theirs.get("finish_reason", "finish_reason")
+    needed, reasons = {name: theirs.get(name, name) for name in ours}, theirs.get("finish_reason", "finish_reason")
     with open_table(path, str(path), objects=True, verbatim=True) as rows:
         for row in rows:
+            _check_columns(row, {**needed, **theirs}, path)
             reason = row.value(reasons) if reasons in row else None
-            question, reply = _reply_of(row, needed, asked, path)
+            question, reply = _reply_of(row, list(needed.values()), asked, path)
             yield row.number, questions[question], reply, str(reason) if reason else None
+
+
+def _check_columns(row: TableRow, needed: Mapping[str, str], path: Path) -> None:
+    """Raise ValueError if a row lacks a column; `needed` maps our names to the table's."""
+    names = needed.values()
+    missing = {ours: name for ours, name in needed.items() if name not in row}
+    if missing:
+        rule = f"must have the {count_text(len(needed), 'column')} {', '.join(names)}"
+        others = [f": --column {name}={next(iter(missing))} names another" for name in row if name not in names]
+        got = f"{', '.join(missing.values())} not among {', '.join(row)}{''.join(others[:1])}"
+        raise ValueError(f"{path}:{row.number} {rule}; {got}")
 
 
 def _reply_of(
     row: TableRow, needed: Sequence[str], asked: Mapping[str, Sequence[str]], path: Path
 ) -> tuple[tuple[str, str | None], str]:
     """Return a row's id and finding, and its reply; `needed` are the columns of id, finding (if asked) and reply."""
-    missing = [name for name in needed if name not in row]
-    if missing:
-        rule = f"must have the {count_text(len(needed), 'column')} {', '.join(needed)}"
-        remedy = f"--column {next(name for name in row if name not in needed)}={missing[0]} names another"
-        raise ValueError(f"{path}:{row.number} {rule}; {', '.join(missing)} not among {', '.join(row)}: {remedy}")
     for name in needed:
         value = row.value(name)
         if not isinstance(value, str):

@@ -182,7 +182,10 @@ REFUSED: dict[str, tuple[Callable[[pd.DataFrame, rb.api.Bench], Any], str]] = {
         "`metric` must be one that both systems have: auroc, average_precision, got 'F1', which b lacks (18 scores "
         "outside [0, 1]",
     ),
-    "a metric of none": (lambda p, b: rb.score(p - 1, b, metric="F1"), "one that the system has: auroc, average_precision, got"),
+    "a metric of none": (
+        lambda p, b: rb.score(p - 1, b, metric="F1"),
+        "one that the system has: auroc, average_precision, got",
+    ),
     "a figure": (lambda p, b: rb.curves(p, b, n_resamples=2).write("a.pdf"), "`out` must be a folder, into which"),
     "a method of pandas": (lambda p, b: b.cases.head(), "'head'; `.table` is a DataFrame, which has it"),
     "a wrong name": (lambda p, b: b.cases.heads, "'Cases' object has no attribute 'heads'"),

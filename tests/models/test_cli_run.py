@@ -221,10 +221,16 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
     named = [word for name in ("image=image_id", "pathology=finding", "text=reply") for word in ("--column", name)]
     call("import-replies", tmp_path / "theirs.jsonl", *asked, *named, "--out", tmp_path / "theirs")
     assert (tmp_path / "theirs/predictions.jsonl").read_bytes() == (out / "predictions.jsonl").read_bytes()
+    named[-1] = "text=answer"
+    refused = call(
+        "import-replies", tmp_path / "theirs.jsonl", *asked, *named, "--out", tmp_path / "no", expect=1
+    ).stderr
+    assert "--column must give each of image_id, finding, reply, finish_reason to at most one column" in refused
     first, twice = json.dumps(saved[0]), "must be about a question without an earlier row, got"
     for text, problem in (
         (f"{first}\n{first}\n", f"faulty.jsonl:2 {twice}"),
         ("[]\n", "faulty.jsonl:1: `entry` must be a JSON object, got list"),
+        ('{"reply": "D5"}\n', "must have the 3 columns image_id, finding, reply; image_id, finding not among reply"),
         (
             "image_id,pathology,response\na,Edema,D5\n",
             "must have the 3 columns image_id, finding, reply; finding, reply not among image_id, pathology, response: "
