@@ -1,10 +1,10 @@
 """Measure how time and memory of ``reveal-bench score`` and ``lint`` grow with the number of images.
 
-Findings: 10,000 and 100,000 studies, four for every three patients, and a CSV file of probabilities.
+Findings are scored for 10,000 and 100,000 studies, four for every three patients, with a CSV file of probabilities.
 
-Places: 1,000, 10,000 and 100,000 images of 512 x 512 pixels. Each image has two of 10 findings, drawn as masks of 20 to
-200 columns, all different. The prediction file answers each question with a mask, a point and a score, about 700
-characters. A row states the time of start-up and per image, and the peak memory of the whole process.
+Places are scored for 1,000, 10,000 and 100,000 images of 512 x 512 pixels. Each image has two of 10 findings, drawn as
+masks of 20 to 200 columns, all different. The prediction file answers each question with a mask, a point and a score,
+about 700 characters. A row states the time of start-up and per image, and the peak memory of the whole process.
 
 ``python benchmarks/growth.py FOLDER [N ...]`` writes the datasets to FOLDER, or uses existing ones.
 """

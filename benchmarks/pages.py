@@ -2,7 +2,7 @@
 
 Every page is opened at four widths, in light and dark, for a screenshot, serious problems reported by axe-core, layout
 shift and overflow. Then the board is loaded at 1.6 Mbit/s with a quarter of the processor. The script measures the
-seconds until the first paint (at most 1.2 s are promised) and until the rows are there (2.5 s).
+times until the first paint (goal: 1.2 s) and until the rows are visible (goal: 2.5 s).
 
     reveal-leaderboard demo                                    # in another terminal
     python -m benchmarks.pages http://127.0.0.1:7860 /tmp/pictures
@@ -66,7 +66,7 @@ def walk(browser: Any, address: str, out: Path) -> None:
 
 
 def first_rows(browser: Any, address: str) -> tuple[str, str]:
-    """Return as text when the board is first painted and its rows are there, on a slow connection and processor."""
+    """Return as texts when the board is first painted and its rows are visible, on a slow connection and processor."""
     context = browser.new_context(viewport={"width": 390, "height": 900})
     page = context.new_page()
     devtools = context.new_cdp_session(page)
@@ -87,7 +87,7 @@ def main(address: str, out: Path) -> None:
     with running_browser() as browser:
         for _ in range(3):
             seen, drawn = first_rows(browser, address)
-            print(f"on a slow connection the board is painted after {seen}, its rows are there after {drawn}")
+            print(f"on a slow connection the board is painted after {seen}, its rows are visible after {drawn}")
         walk(browser, address, out)
 
 

@@ -45,7 +45,7 @@ RSNA's kernel counts all boxes, `rsna_precision` those that score at least the t
 | `log_loss` | scikit-learn | 0 | 0 | |
 | `average_precision` | scikit-learn | 169 | 0 | references of one class: NaN here, 0 or 1 there |
 | macro `average_precision` of two labels | scikit-learn | 115 | 86 | one class: left out here, 0 or 1 there |
-| `cohen_kappa_quadratic` | scikit-learn | 59 | 59 | gaps: steps of the whole scale here, of used categories there |
+| `cohen_kappa_quadratic` | scikit-learn | 59 | 59 | unused categories count as steps here, not there |
 | `siim_dice` | SIIM-ACR 2019 | 0 | 0 | |
 | `dice` | SIIM-ACR 2019 | 43 | 0 | two empty masks: NaN here, 1 there |
 | `pixel_average_precision` | scikit-learn | 102 | 0 | empty reference: NaN here, 0 there |
@@ -56,7 +56,7 @@ RSNA's kernel counts all boxes, `rsna_precision` those that score at least the t
 | `voc_ap_40` | VOC 2010 as in VinBigData 2021 | 0 | 0 | |
 | `voc_ap_40` of "No finding" | VinBigData 2021 | 0 | 0 | [a box (0, 0, 1, 1) on images without a finding](sources.md) |
 | `ap_40` | VOC 2010 as in VinBigData 2021 | 194 | 194 | COCO's rule here: 101 recalls, IoU 0.4 hits |
-| `rsna_precision` of all boxes | RSNA 2018 | 2 | 2 | the mark chooses its lesion here, the lesion its mark there |
+| `rsna_precision` of all boxes | RSNA 2018 | 2 | 2 | marks choose lesions here, lesions choose marks there |
 | `image_auroc` | object-CXR 2020 | 0 | 0 | |
 | `cpm` | object-CXR's FROC | 135 | 135 | interpolated here; there the first mark at or past each rate |
 """

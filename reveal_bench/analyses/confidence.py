@@ -217,7 +217,7 @@ class _GroupedCases:
 
 
 def _with_intervals(cases: _GroupedCases, confidences: Confidences, own: BoolArray, bins: list[Bin]) -> list[Bin]:
-    """Return the bins of a finding's cases, which follow each other by probability, with intervals of their rates."""
+    """Return a finding's bins, in the order of the cases' probabilities, with intervals of their rates."""
     order = np.flatnonzero(own)[np.argsort(confidences.probabilities[own], kind="stable")]
     codes = np.zeros(len(own), np.int64)
     codes[order] = np.repeat(np.arange(len(bins)), [one.n for one in bins])

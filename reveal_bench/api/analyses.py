@@ -378,8 +378,8 @@ def curves(
     n_resamples, seed, unit : as in :func:`score`
     beside : name -> predictions of other systems, or a list of predictions, which only the figures show
     max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed
-    readers : for findings, points of the ROC plot: True for all readers of the dataset folder; or name -> a reader's
-        predictions, or None for the reader of the folder who has this name
+    readers : for findings, readers to show as points of the ROC plot: True for all readers of the dataset folder, or
+        name -> a reader's predictions (None: those of the folder's reader with this name)
 
     Raises
     ------

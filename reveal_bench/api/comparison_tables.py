@@ -155,7 +155,7 @@ def scale_reason(scored: ScoredFile) -> str:
 
 
 def on_one_grid(scored: Sequence[ScoredFile]) -> list[ScoredFile]:
-    """Return the scores, without those of cells if the systems answered on different grids."""
+    """Return the scores; if the systems answered on different grids, without the scores of grid cells."""
     is_one = len({one.options.grid for one in scored}) == 1
     return [one if is_one else replace(one, rows=one.rows.without_cells()) for one in scored]
 
@@ -292,7 +292,7 @@ class Ranking(TableResult):
 
     @property
     def not_applying(self) -> list[str]:
-        """Sentence for each system without `metric`."""
+        """Sentences that name the systems to which `metric` does not apply."""
         return [f"{name} is not ranked: {self.metric!r} does not apply to it" for name in self.left_out]
 
     def printed_rows(self) -> list[dict[str, str]]:

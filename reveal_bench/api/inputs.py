@@ -176,7 +176,7 @@ def named_systems(given: Any, argument: str) -> dict[str, Any]:
     if isinstance(given, list | tuple):
         names = [name_of(one, f"other {i}") for i, one in enumerate(given, 1)]
         if repeated := [name for name in names if names.count(name) > 1]:
-            raise ArgumentError(argument, "must be a mapping if names would be equal", repr(repeated[0]))
+            raise ArgumentError(argument, "must map names to predictions if file names are equal", repr(repeated[0]))
         given = dict(zip(names, given, strict=True))
     if not isinstance(given, Mapping | None):
         raise ArgumentError(argument, "must map names to predictions, or be a list of predictions", type_of(given))

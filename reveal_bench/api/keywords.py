@@ -16,7 +16,7 @@ _INSTEAD = {
     "n_boot": "`n_resamples`",
     "thresholds": "`score(..., thresholds=...)` as predictions",
 }
-"""Frequent argument of other functions -> what a function without it takes."""
+"""Argument that is often passed to a function without it -> what to pass instead."""
 
 
 def suggest_keywords(function: Callable[P, R]) -> Callable[P, R]:

@@ -114,7 +114,7 @@ class ReaderStudyResult(TableResult):
         each = "" if self.is_crossed else f", {few:,} to {most:,} by each" if few < most else f", {few:,} by each"
         if self.n_findings == 1:
             return each
-        return f"{each} ({self.n_findings:,} findings pooled; for one: `readings` with `finding`)"
+        return f"{each} ({self.n_findings:,} findings pooled; `readings` with `finding` selects one)"
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -458,7 +458,7 @@ def readings(
         If the folder has no readers' labels, the label or a reader is unknown, or a reader has the system's name.
     """
     system = name_of(predictions, "system") if name is None else name
-    opened = as_whole_bench(bench, split, instead="; for one finding: `finding`")
+    opened = as_whole_bench(bench, split, instead="; pass `finding` to select one finding")
     options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=system)
     records, by_reader = read_readers(opened)

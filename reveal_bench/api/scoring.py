@@ -82,9 +82,9 @@ def score(
     readers : also score against single readers and their consensus, if the dataset folder has them; see
         `Scores.readers`
     published : also return published rows of the same data and metrics; see `Scores.published`
-    metric : name or title of the only metric of the result; with groups or readers, their metric (by default the
-        ranking metric), with published rows, theirs. Several can be given, separated by commas, without readers and
-        published rows
+    metric : name or title of the only metric of the result, also for groups, readers and published rows; groups and
+        readers have the ranking metric by default. Without readers and published rows, several metrics can be given,
+        separated by commas
 
     Raises
     ------

@@ -319,7 +319,8 @@ def select(
     record = step(curation, target=target, less_common=chosen, at_least=at_least, redo=redo)
     _tell(curation, record)
     if n := record.counts["without_labels"]:
-        terminal.warn([f"{count_text(n, 'study')} without labels left out: as in the paper, every study has a finding"])
+        text = f"{count_text(n, 'study')} without labels left out"
+        terminal.warn([f"{text}: as in the paper, every selected study has a finding"])
 
 
 @app.command()

@@ -4,9 +4,9 @@ A study can be built if exactly one study of the folder has its id, nothing in i
 least one of its films can be read and shows something. Its films are read one after the other, frontal views first,
 until one is usable: a study with a bad film and a good one stays.
 
-Hashes of each usable film's file state and of the software are stored in :data:`CACHE_NAME` in the curation folder. A
-check that was interrupted, or a sample with other settings, reads only other films again, because what stopped the
-reading of a film may have been an interruption, a lack of memory or the network.
+Hashes of each usable film's file state and of the software are stored in :data:`CACHE_NAME` in the curation folder.
+After an interruption, or with other settings of the sample, only the other films are read again: a film may have been
+unreadable because of an interruption, a lack of memory or the network.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def unusable_studies(
 ) -> tuple[dict[str, str], list[Problem]] | None:
     """Return (study that cannot be built -> reason, files that stop a build); None if the folder has no films.
 
-    The files are unreadable or have the SOPInstanceUID of another picture; ``build --keep-going`` leaves them out.
+    Files that stop a build are unreadable or have the SOPInstanceUID of another picture; ``build --keep-going`` leaves
+    them out.
 
     Parameters
     ----------

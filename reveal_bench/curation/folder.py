@@ -54,7 +54,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 
 
 EDITABLE = ("benchmark/mapping.yaml",)
-"""Outputs that the maintainer may edit: a refresh takes them over, and a redo leaves them."""
+"""Outputs that the maintainer may edit: a refresh copies them, and a redo never overwrites edits."""
 
 
 class CurationError(ValueError):
@@ -218,7 +218,7 @@ class CurationFolder:
         work : gets a working folder, writes all of `writes` into it and returns the counts; further files there survive
             an interruption if inputs and settings stay the same, and are removed once the step is done
         reads : the folder's own files that the step reads
-        files : role -> external file that the step reads; of a folder, names, sizes and times of files are compared
+        files : role -> external file, or folder (compared by names, sizes and times of files), that the step reads
         writes : names of the outputs, possibly in subfolders
         redo : repeat the step even if it was done; required with other inputs or settings
 
@@ -254,7 +254,7 @@ class CurationFolder:
         return record
 
     def _edited(self, new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
-        """Return the edited outputs, which stay; raise CurationError if the step no longer writes what was edited."""
+        """Return the edited outputs, which are kept; raise CurationError if the step now writes other originals."""
         there = [name for name in EDITABLE if name in new and name in old and self.path(name).is_file()]
         edited = [name for name in there if _digest(self.path(name)) not in (old[name], new[name])]
         for name in edited:

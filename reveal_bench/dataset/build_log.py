@@ -1,6 +1,6 @@
 """What a build reports besides its folders, and the part of it that the dataset folder keeps.
 
-``manifest/films.json`` lists the notes on films, and counts what was left out by reason. The folder may be published,
+``manifest/films.json`` lists the notes on films, and counts, by reason, what was left out. The folder may be published,
 so the file names only images of the dataset, and its texts come from a closed list (:func:`public_text`); values and
 names of files are in the log of the command::
 

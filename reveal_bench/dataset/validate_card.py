@@ -225,7 +225,7 @@ def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterato
     for name in REQUIRED:
         if document.get(name):
             continue
-        is_makers = name in MAKERS_FIELDS  # a card of the makers' own may lack them for any source
+        is_makers = name in MAKERS_FIELDS  # a card that the makers wrote may lack them, whatever the source
         remedy = f"give `{name}` in the block `croissant` of your card, and build with --card"
         rule = f"must exist, as Croissant 1.1 requires: {remedy if is_makers else 'build the folder again'}"
         problem = Problem(CROISSANT, None, name, rule, repr(document.get(name)))

@@ -2,8 +2,8 @@
 
 A wrong display window makes a radiograph black, white, or black and white without grey. Such pictures are found by the
 number of pixels at each grey level. Padding and a border of one value do not count, because the exposed field of a
-small child or a finger is only a few percent of the detector. A border around less than 1% of the picture counts: a
-letter alone is not a picture.
+small child or a finger is only a few percent of the detector. A border that leaves less than 1% of the picture counts,
+because a lone letter is not a picture.
 """
 
 from __future__ import annotations

@@ -153,7 +153,8 @@ WHITELIST = (
 )  # fmt: skip
 """Keywords of the elements that are read.
 
-Acquisition date and time are used only for the digest `exposure_key`, the flag only to recognise a DICOMDIR.
+Acquisition date and time are used only for the digest `exposure_key`, FileSetConsistencyFlag only to
+recognise a DICOMDIR.
 """
 
 CHEST = ("CHEST", "THORAX", "LUNG", "LUNGS", "RIB", "RIBS", "HEART", "MEDIASTINUM")
@@ -284,7 +285,7 @@ def read_header(file: Path | DicomFile) -> Header:
     """
     with quiet_pydicom(), DicomFile.of(file).open() as stream:
         dataset, has_pixels = read_dataset(stream, WHITELIST, pixels=False)
-        sop_class = HeaderValues(dataset.file_meta).text("MediaStorageSOPClassUID")  # a DICOMDIR has no other
+        sop_class = HeaderValues(dataset.file_meta).text("MediaStorageSOPClassUID")  # a DICOMDIR has no other class
         return _header(HeaderValues(dataset), sop_class, transfer_syntax(dataset), has_pixels)
 
 

@@ -183,7 +183,7 @@ def scan_tree(
     include_secondary : bool
         See :func:`set_aside`.
     leave_out : collection of str
-        Paths below `root` of files that are set aside unread; for a member of an archive ``a/series.zip!1.dcm``.
+        Paths below `root` of files that are set aside unread; ``a/series.zip!1.dcm`` is a member of an archive.
 
     Raises
     ------

@@ -66,7 +66,7 @@ Signs = npt.NDArray[np.float32]
 
 _EXACT_BELOW = 12  # patients; with fewer, all patterns (at most 2**11) are fewer than the usual number of draws
 _NORMAL_REACH = 1.96  # half-length of a 95% interval in standard errors
-_SIGNS = 1 << 21  # at a time: 16 MiB in double precision
+_SIGNS = 1 << 21  # in a block: 16 MiB in double precision
 _SAME = 1e-9
 _TIE = 1e-5  # smaller differences of t* are ties, because t* is computed in single precision
 
@@ -169,7 +169,7 @@ def draw_signs(n_units: int, resampling: Resampling) -> Signs:
 
 
 def blocks_of_signs(n_units: int, resampling: Resampling) -> Iterator[npt.NDArray[np.int8]]:
-    """Yield the flips of :func:`draw_signs`, some at a time."""
+    """Yield the flips of :func:`draw_signs` in blocks."""
     generator, n = np.random.default_rng(resampling.seed), resampling.n_resamples
     step = 4 * max(1, _SIGNS // n_units // 4)  # NumPy draws four of these numbers at a time
     for start in range(0, n, step):

@@ -123,7 +123,7 @@ class ScoredFile:
 
     @cached_property
     def estimates(self) -> Sequence[Estimate]:
-        """Every score, of all groups or those of `groups`; computed at the first use."""
+        """Every score, of all groups or those of `groups`; computed at first use."""
         return self.rows.estimates(self.resampling, groups=self.groups)
 
     @cached_property

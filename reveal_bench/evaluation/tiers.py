@@ -90,7 +90,7 @@ def compare_pairs(
 
 
 def _with_few(figures: Sequence[Resampled], values: FloatArray) -> BoolArray:
-    """Return a symmetric bool array (n_systems, n_systems), True for pairs that too few patients support for a test."""
+    """Return a symmetric bool array (n_systems, n_systems), True for pairs with too few patients for a test."""
     few, shared = np.zeros((len(figures), len(figures)), np.bool_), ~np.isnan(values[:, 1:]).any(axis=0)
     for i, j in combinations([i for i, one in enumerate(figures) if one.weights is not None], 2):
         few[i, j] = few[j, i] = not has_enough(units_behind(figures[i], figures[j])[shared])

@@ -348,7 +348,7 @@ class _Reader:
     ) -> Callable[[dict[str, Any], str], dict[str, Any] | list[str] | None]:
         """Return a function that applies the policy to the row of an id; it returns None if a label is missing.
 
-        A table in which all values are 0, 1 or -1 has labels; the values of other tables are scores, also -1.
+        A table in which all values are 0, 1 or -1 has labels; the values of other tables are scores, even -1.
         """
         policy, asked = self._reading.policy, dict.fromkeys(known.values())
         values = {value for row in rows for name in known if not _is_blank(value := _value(row.get(name)))}

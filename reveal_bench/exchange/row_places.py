@@ -102,8 +102,8 @@ class RowPlaces:
         least, most, longest = _THOUSANDTHS
         if least < self._largest <= most and self._longest > longest:
             notes.append(
-                f"no coordinate exceeds {most}, though images have up to {self._longest:,} pixels a side: if these are "
-                "thousandths of the sides, divide by 1000 and set `normalised`"
+                f"no coordinate exceeds {most}, though images have up to {self._longest:,} pixels a side: if "
+                "coordinates are thousandths of the sides, divide by 1000 and set `normalised`"
             )
         return notes
 

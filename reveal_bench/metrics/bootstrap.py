@@ -175,12 +175,12 @@ def blocks_of_counts(n_units: int, resampling: Resampling) -> Iterator[Counts]:
 
 
 def needed_blocks(n_units: int, resampling: Resampling) -> Iterable[Counts]:
-    """Return :func:`blocks_of_counts` for scores with a jackknife, which as an interval needs no replicates."""
+    """Return :func:`blocks_of_counts`, or no replicates for jackknife intervals, which need none."""
     return [no_counts(n_units)] if resampling.interval == "jackknife" else blocks_of_counts(n_units, resampling)
 
 
 def no_counts(n_units: int) -> Counts:
-    """Return the counts of no replicates, (0, n_units), for intervals of the jackknife."""
+    """Return empty counts, (0, n_units), for jackknife intervals, which need no replicates."""
     return np.empty((0, n_units), np.float32)
 
 

@@ -342,7 +342,7 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
 
 
 def _lacks_repeats(metric: str, sums: LabelSums) -> BoolArray | bool:
-    """Return True for labels with too few units that have several studies behind precision or F1."""
+    """Return True for labels with too few units that have several supporting studies for precision or F1."""
     studies = sums.studies[:, 0]
     if metric not in ("f1", "precision") or studies.sum() < REPEATED * np.count_nonzero(studies):
         return False

@@ -85,14 +85,15 @@ LEAST_ERRORS = 2.0
 LEAST_FREEDOM = 3.0
 """Smallest number of degrees of freedom to which the jackknife of a macro itself limits t, if g is constant."""
 LEAST_EVEN = 0.7
-"""Smallest effective proportion of patients for an interval if there are fewer than :data:`MANY_UNITS`: 0.80 if 1 to 7
-images are equally frequent, and at least 0.75 if no patient has more than 3."""
+"""Smallest effective proportion of patients for an interval if there are fewer than :data:`MANY_UNITS`. For comparison,
+the proportion is 0.80 if 1 to 7 images are equally frequent, and at least 0.75 if no patient has more than 3."""
 MANY_UNITS = 2000
 """Smallest number of patients with which intervals hold for any numbers of images per patient."""
 UNEVEN = "numbers of images per patient too unequal"
 LEAST_REPEATS, REPEATED = 3, 2.0
-"""Smallest number of patients with several supporting studies for precision or F1 of a finding, if patients have at
-least so many studies on average: scores of samples without them are mostly too low."""
+"""Smallest number of patients with several supporting studies for an interval of precision or F1 of a finding, and the
+mean number of studies per patient from which this applies: scores of samples without such patients are mostly too low.
+"""
 UNREPEATED = f"fewer than {LEAST_REPEATS} patients with several supporting studies"
 WIDEST = 0.75
 """Largest proportion of its scale that an interval may cover. With three patients, of whom one or two are hits, the
@@ -231,7 +232,7 @@ def evidence_of_groups(
     lowest : lowest possible value of each group, as in :class:`Evidence`
     is_mean : True if the first column is the groups' mean, not otherwise derived from macros
     of_means, of_overlap, is_uneven : as in :class:`Evidence`
-    lacks_repeats : the same for each group; a macro of several groups has an interval
+    lacks_repeats : as in :class:`Evidence`, for each group; a macro of several groups has an interval
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
     behind = n_units[averaged]

@@ -315,7 +315,7 @@ def label_sums(
     values = np.divide(numerators, denominators, out=np.zeros_like(numerators), where=defined)
     studies = np.stack([np.ones(len(a)), ((a == b) | ~counts).all(axis=1)], axis=-1)
     ratios = np.stack([values, defined], axis=-1)
-    # Each outcome is contiguous, because metrics add up whole outcomes, which is several times as fast then
+    # Each outcome is contiguous, because metrics sum whole outcomes, and contiguous sums are several times as fast
     confusion = np.moveaxis(np.stack([sum_by_unit(part, unit, n) for part in outcomes]), 0, -1)
     return LabelSums(confusion, *(sum_by_unit(part, unit, n) for part in (studies, ratios)))
 
@@ -458,11 +458,11 @@ def ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray)
 
 
 def _counts_up_to(scores: FloatArray, positive: BoolArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return how many positives, and negatives, have a lower score than each study, and a score at most as high: int
-    arrays (2, n_studies).
+    """Return the numbers of positives and of negatives with a lower score than each study, and with a score at most as
+    high: two int arrays (2, n_studies).
     """
     ordered, n_positive = scores[order], np.append(0, positive[order].cumsum())
-    ends = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(scores))  # of studies with equal scores
+    ends = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(scores))  # ends of runs of equal scores
     group = np.empty(len(scores), np.int64)
     group[order] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
     up_to = np.stack([n_positive[ends], ends - n_positive[ends]])

@@ -210,7 +210,7 @@ _OTHERWISE_THAN = re.compile(
     r"(?i)(?<!which is )\b(?:(?:dark|light|clear|black|sharp|clean|low)er|more (?:lucent|normal|aerated)|better aerated"
     r"|no \w{2,12}er) than\b[^.!?;\n]{0,12}$"
 )
-# "Compared with" D5, "C4 is less dense"
+# "Compared with D5, C4 is less dense" makes C4 the lesser cell
 _LESS_AFTER = re.compile(
     r"(?i),[^.!?;\n]{0,40}\b(?:less|fainter|weaker|smaller|lower|thinner|milder|subtler|darker|lighter|clearer|sharper)\b"
 )
@@ -335,7 +335,7 @@ def _stated(text: str, finding: str, *, is_cut: bool = False) -> _NamedCells | N
 
 
 def _correction(line: str, finding: str) -> _NamedCells | None:
-    """Return the cells that a line's last word of correction is followed by, or that the correction states."""
+    """Return the cells that follow a line's last word of correction, or that the correction states."""
     name = "|".join(map(re.escape, (finding, *finding.split()[-1:])))
     ends = [match.end() for match in _CORRECTION.finditer(line)]
     text = re.sub(rf"(?i)\b(?:{name})\b", "finding", line[ends[-1] :]) if ends else ""

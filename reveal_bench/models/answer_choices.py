@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Of entries or parts that each name a finding, the one about the question's finding counts; if none is, they name no
-cell. Of cells with probabilities, the most probable counts, and none if two have the highest or the units differ; a
-single cell counts over lists of cells. Entries without such a choice stay as they are.
+If entries or parts each name a finding, the one about the question's finding counts; without such a one, they name no
+cell. If cells have probabilities, the most probable cell counts, and no cell if two share the highest probability or
+the units differ. A single cell takes precedence over lists of cells. Entries without such a choice stay as they are.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _without_other_findings(plain: str, finding: str) -> tuple[str, str]:
     """Return the text without its parts that begin with the name of another finding; and a note on their cells.
 
     Nothing is left out if fewer than two parts have cells or are about the finding, or if only the last part has a
-    line such as "Cell: D5", which answers the question. Without a cell about the finding, what follows the last part
-    counts.
+    line such as "Cell: D5", which answers the question. If no part about the finding has a cell, the text after the
+    last part counts.
     """
     lines = [line for line in _FINDING_LINE.finditer(plain) if canonical_finding(line["name"], (finding, *_KNOWN))]
     starts = [line.start() for line in lines]
@@ -127,7 +127,7 @@ def _chosen_entry(entries: list[dict[str, Any]], finding: str) -> str | None:
 
 
 def _most_likely(cells: list[tuple[Any, str]]) -> str:
-    """Return the cell with the highest probability; "" if one has none, several have the highest, or units differ."""
+    """Return the cell with the highest probability; "" if a cell has none, two share the highest, or units differ."""
     known = sorted((chance, cell) for value, cell in cells if (chance := _chance(value)) is not None)
     units = {str(value).endswith("%") for value, _ in cells}
     is_sure = len(known) == len(cells) > 1 == len(units) and known[-2][0] < known[-1][0]

@@ -1,8 +1,8 @@
 """Find cells that an answer names by column and row, in words or numbers: "fourth column, row 5" is D5.
 
 Columns and rows count from the left and the top. A text that counts from the right or the bottom stays as it is, and so
-does a column that has no letter, such as 0, -4 or 27. In
-Chinese and Japanese, a bare "8行8列" is the size of the grid, so numbers need 第, 目 or 左から.
+does a column that has no letter, such as 0, -4 or 27. In Chinese and Japanese, a bare "8行8列" is the size of the grid,
+so numbers need 第, 目 or 左から.
 """
 
 from __future__ import annotations

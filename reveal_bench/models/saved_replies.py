@@ -94,7 +94,7 @@ def _by_our_names(columns: Mapping[str, str], known: Sequence[str]) -> dict[str,
 def _rows(
     path: Path, key: str, questions: Questions, theirs: Mapping[str, str]
 ) -> Iterator[tuple[int, Question, str, str | None]]:
-    """Yield line number, question, reply and reason for the end of every row; `theirs`: our column -> the table's."""
+    """Yield every row's line number, question, reply and finish reason; `theirs`: our column -> the table's."""
     asked: dict[str, list[str]] = {}
     for unit, finding in questions:
         asked.setdefault(unit, []).extend([] if finding is None else [finding])

@@ -24,7 +24,7 @@ def advice_on_numbers(numbers: Iterable[object], ids: Collection[str], key: str)
     """Return advice for numbers that are not ids: to read them as text if any of the `ids` has only digits."""
     advice = f": {ADVICE}" if any(map(_DIGITS.fullmatch, ids)) else advice_on_keyed(ids)
     are_rows = all(number in range(len(ids)) for number in numbers)
-    return advice + (f"; for row numbers of the dataset, give its column `{key}`" if are_rows else "")
+    return advice + (f"; if they number the rows of the dataset, give its column `{key}`" if are_rows else "")
 
 
 def advice_on_keyed(ids: Iterable[str]) -> str:

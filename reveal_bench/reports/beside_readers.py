@@ -101,7 +101,7 @@ def figures_of_both(
                 f"both_{metric}",
                 f"{title} of {names}",
                 "Scores of each system with 95% intervals; findings in the order of their relative decrease."
-                + f" AUROC: of {kinds[-1]}." * bool(aurocs),
+                + f" The AUROC is that of {kinds[-1]}." * bool(aurocs),
                 f"Per finding, the {METRICS[metric].in_words} of {names}.",
                 partial(forest, rows, axis=f"{title} (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
             )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BAND = "#8fd0c6"  # of 95% intervals in figures of one system
+_BAND = "#8fd0c6"  # colour of 95% intervals in figures of one system
 
 
 def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
@@ -102,7 +102,7 @@ def _draw_estimates(axes: Axes, places: Sequence[float], estimates: Sequence[Est
 
 
 def _estimate_handles(estimates: Iterable[Estimate], label: str) -> list[Any]:
-    """Return the legend handles of marks with an interval, which are called `label`, and of hollow marks."""
+    """Return the legend handles of marks with an interval, named `label`, and of hollow marks."""
     handles = {True: line_handle(label, INK, marker="o", markersize=3.5), False: mark_handle(NO_INTERVAL)}
     drawn = {one.has_interval for one in estimates if not math.isnan(one.value)}
     return [handle for has_interval, handle in handles.items() if has_interval in drawn]
@@ -210,8 +210,8 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
         Illustration(
             "precision_recall",
             "Precision and recall",
-            "Precision against recall; a box is a hit at an IoU of 0.5 or more. The mean of the thick line is AP, in "
-            f"the order of the legend. The macro is the mean over findings. {note}",
+            "Precision against recall; a box is a hit at an IoU of 0.5 or more. The mean of a thick line is AP; AP "
+            f"values are in the order of the legend. The macro is the mean over findings. {note}",
             "Per finding, precision against recall.",
             partial(_precision, systems, n_cases),
         ),
@@ -330,7 +330,7 @@ def _froc(systems: Mapping[str, Curves], n_cases: Mapping[str, int], width: floa
             rest = [100 * np.interp(last, alarms, shares), 100 * shares[-1]]
             axes.plot([max(last, least), _MOST], rest, color=paint.colour, linewidth=1.2, linestyle=DASHED)
             bands = [one for one in curves.bands if one.finding == name]
-            beside = 2 ** (0.2 * (i - (len(looks) - 1) / 2))  # intervals of several systems stay apart
+            beside = 2 ** (0.2 * (i - (len(looks) - 1) / 2))  # separates the intervals of several systems
             rates = [beside * one.false_alarms for one in bands]
             _draw_estimates(axes, rates, [one.sensitivity for one in bands], paint.colour)
         axes.set_ylim(0, 100)
@@ -502,7 +502,7 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
     return Illustration(
         name,
         words.capitalize(),
-        f"{metric.title}{how} on the tuning split of {words}; {note}",
+        f"{metric.title}{how} on the split that tunes {words}; {note}",
         f"Per finding, the {metric.in_words} against tested {words}, with the best marked.",
         partial(_draw_curves, curves, axis, metric),
     )

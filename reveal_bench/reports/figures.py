@@ -107,7 +107,7 @@ def forest(
 ) -> Figure:
     """Draw a forest plot: one row per name, one mark with interval per estimate.
 
-    If only some estimates have an interval, the marks of the others are hollow.
+    Marks of estimates without an interval are hollow, unless no estimate has one.
 
     Parameters
     ----------

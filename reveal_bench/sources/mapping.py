@@ -27,9 +27,9 @@ Further keys: `patient_key: {column: ...}` if the headers do not identify patien
 COLUMN}` for ids that are already public; `source: REVEAL-CXR` if the download is that release; `require_deidentified:
 true` to reject files whose headers do not state that they are de-identified; `other_studies: left out` if some images
 belong to studies outside the dataset (without this key such images are a problem); `leave_out: [a/1.dcm]` for images to
-leave out of their study, by path below the download. Set `pictures: true` if the images
-are PNG or JPEG files; the study key then matches `file` (each file is a study) or `folder` (each folder is a study).
-With `pictures: none` the dataset consists only of the table's labels: there are no images, and `study_key` has only a
+leave out of their study, by path below the download. Set `pictures: true` if the images are PNG or JPEG files; the
+study key then matches `file` (each file is a study) or `folder` (each folder is a study). With
+`pictures: none` the dataset consists only of the table's labels: there are no images, and `study_key` has only a
 column.
 Under `labels`, `cells: {"": absent, "x": present}` defines further texts for the cells of `wide` columns; a study is
 not scored on labels that are `unknown`.

@@ -136,7 +136,7 @@ PNG16 = "png16-v1: 16-bit PNG, [lowest, highest] value of the picture -> [0, 255
 """`pixel_pipeline` of a 16-bit PNG file."""
 FORMATS = ("JPEG", "PNG")
 """The only formats that are opened, whatever the suffix of a file: some of Pillow's readers start other programs."""
-_MOST_SCANS = 100  # of a JPEG file; each takes as long as decoding the whole picture, and encoders write at most ten
+_MOST_SCANS = 100  # in a JPEG file; each takes as long as decoding the whole picture, and encoders write at most ten
 
 
 def develop(picture: PictureFile) -> PublishedPicture:

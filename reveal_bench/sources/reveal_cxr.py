@@ -79,8 +79,8 @@ MOST_HINTS = 20
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); any other text is dropped."""
 DEVICES_PUBLISHED = (
-    "manufacturer and model are published as in the headers; check them for names of persons and rooms, which "
-    "`equipment` in the mapping leaves out or renames; rarest first"
+    "manufacturer and model are published as in the headers; check them for names of persons and rooms "
+    "(`equipment` in the mapping leaves out or renames values); rarest first"
 )
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 
@@ -592,7 +592,7 @@ def checked_folder(root: Path, contents: str) -> Path:
 
 def _passed_over(tree: StudyTree) -> list[str]:
     """Return warnings on secondary captures that were set aside, and on files that are not DICOM."""
-    hint_text = "--include-secondary (`include_secondary=True`) accepts those of modality CR or DX"
+    hint_text = "--include-secondary (`include_secondary=True`) accepts secondary captures of modality CR, DX or none"
     warnings = [hint_text] * any("secondary" in reason for _, reason in tree.set_aside)
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))

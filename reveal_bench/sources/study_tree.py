@@ -273,7 +273,7 @@ def marker_warnings(headers: Iterable[Header]) -> list[str]:
 def film_warnings(headers: Iterable[Header]) -> list[str]:
     """Return warnings that count notes on films, for an inspection; a build counts those of the films that it uses."""
     headers = list(headers)
-    unseen = ["the pixels were not looked at: `build` checks them"] if headers else []
+    unseen = ["pixels were not checked: `build` checks them"] if headers else []
     return [*_counted(text for header in headers for text in film_notes(header)), *unseen]
 
 

@@ -140,11 +140,11 @@ def test_studies_of_readings_name_what_they_pool_and_benchmarks_the_function_of_
     bench = rb.load(folder, split="test")
     study = rb.readers(rb.readings(file, bench, name="system"), merit="sensitivity")
     assert "3 readers and system on 840 cases of " in study.caption  # 60 studies x 14 findings
-    assert "(14 findings pooled; for one: `readings` with `finding`)" in study.caption
+    assert "(14 findings pooled; `readings` with `finding` selects one)" in study.caption
     for analyse in (rb.readers, rb.agreement):
         with pytest.raises(ArgumentError, match=r"the readers of a benchmark: rb.readings\(predictions, bench\), got"):
             analyse(bench)
-    with pytest.raises(ArgumentError, match="must be a whole split here; for one finding: `finding`, got"):
+    with pytest.raises(ArgumentError, match="must be a whole split here; pass `finding` to select one finding, got"):
         rb.readings(file, bench.select(["Edema"]))
 
 

@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[Callable[[pd.DataFrame, rb.api.Bench], Any], str]] = {
     "one name twice": (lambda p, b: rb.curves(p, b, beside=[p], name="other 1"), "other systems, got 'other 1'"),
     "two files of one name": (
         lambda p, b: rb.curves(p, b, beside=[Path("x/a.csv"), Path("y/a.csv")]),
-        "`beside` must be a mapping if names would be equal, got 'a'",
+        "`beside` must map names to predictions if file names are equal, got 'a'",
     ),
     "cuts of logits": (lambda p, b: rb.score(p, b, thresholds=-3.7), "in [0, 1], because the scores are probabilities"),
     "a metric of one": (

@@ -354,5 +354,5 @@ def test_coordinates_that_may_be_thousandths_are_noted(side: int, end: int, is_n
     """Boxes of a model that answers in thousandths are inside a large image, but at other places."""
     places = RowPlaces({"a": {"width": side, "height": 1000}}, "xyxy", is_normalised=False)
     assert places.read({"box": [100, 50, end, 200]}, "a", 1)["box"] == [100, 50, end - 100, 150]
-    note = "no coordinate exceeds 1000, though images have up to 1,400 pixels a side: if these are thousandths of the "
-    assert places.notes() == ([f"{note}sides, divide by 1000 and set `normalised`"] if is_noted else [])
+    note = "no coordinate exceeds 1000, though images have up to 1,400 pixels a side: if coordinates are thousandths "
+    assert places.notes() == ([f"{note}of the sides, divide by 1000 and set `normalised`"] if is_noted else [])

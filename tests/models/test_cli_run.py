@@ -234,7 +234,7 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
         (
             "image_id,pathology,response\na,Edema,D5\n",
             "must have the 3 columns image_id, finding, reply; finding, reply not among image_id, pathology, response: "
-            "--column pathology=finding names another",
+            "--column pathology=finding renames a column",
         ),
         (
             json.dumps(saved[0] | {"image_id": f"{saved[0]['image_id']}x"}) + "\n",

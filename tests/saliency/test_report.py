@@ -143,7 +143,7 @@ def test_a_finding_that_cannot_be_tuned_is_left_out_and_auroc_stands_beside_the_
     ).stderr
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "auroc" in re.findall(r"<svg>(.*?)</svg>", page)
-    assert "order of their relative decrease. AUROC: of cam." in page
+    assert "order of their relative decrease. The AUROC is that of cam." in page
     assert "Absent findings are not asked about here" not in page
     words = " ".join(output.split())
     assert f"No gate could be tuned for {left} on split 'validation'; results" in words

@@ -192,7 +192,7 @@ def test_secondary_captures_are_taken_if_asked(tmp_path):
 
     with pytest.raises(BuildError, match=r"must match one study by StudyInstanceUID, got '1\.2\.1', which") as refused:
         read(tmp_path, id_key=KEY)
-    way_on = "--include-secondary (`include_secondary=True`) accepts those of modality CR or DX"
+    way_on = "--include-secondary (`include_secondary=True`) accepts secondary captures of modality CR, DX or none"
     assert way_on in refused.value.warnings
     assert way_on in inspect(tmp_path).warnings
     source_data = read(tmp_path, id_key=KEY, include_secondary=True)

@@ -159,7 +159,7 @@ class Standings:
     chance: Mapping[str, float] = field(default_factory=dict)
     part: str = ""
     ranked_part: Part = "public"
-    schema: ClassVar[int] = 2  # of its JSON and Parquet
+    schema: ClassVar[int] = 2  # version of its JSON and Parquet format
 
     @property
     def primary(self) -> Metric:
@@ -223,7 +223,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     with store.read() as connection:
         history = boards.list_versions(connection, name)
         asked = next((row for row in history if row.version == version), None)
-        if asked is None:  # before any query with it: PostgreSQL refuses texts with a NUL character
+        if asked is None:  # found without a query, because PostgreSQL refuses NUL characters
             known = ", ".join(row.version for row in history) or "none"
             raise UnknownVersionError(
                 f"`version` must be one that the board of {name} shows or has shown ({known}), got {version!r}"

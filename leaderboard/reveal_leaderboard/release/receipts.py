@@ -158,7 +158,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     """
     chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
     if chain is None:
-        raise LookupError("there is no chain of receipts, because the database was not migrated")
+        raise LookupError("the chain of receipts is missing, because the database was not migrated")
     key = signer._load()
     split = split_of(connection, submission.benchmark, score.version)  # the split may have had a different name
     facts = _facts(submission, score, split) | {

@@ -1,6 +1,6 @@
 """Connections to the database, its clock and migrations; the tables are in :mod:`reveal_leaderboard.store.tables`.
 
-A new database gets the tables as they are; migrations change the tables of a board that already exists.
+A new database gets the current tables; migrations change the tables of existing databases.
 
 Conventions
 -----------

@@ -146,7 +146,7 @@ READ_PAGES = {
     "/": board.show, "/entry": entry.show, "/submission": submission.show, "/compare": compare.show,
     "/about": about.show,
 }  # fmt: skip
-"""Pages that are read; those below act."""
+"""Read-only pages; those below perform actions."""
 PAGES = {"/submit": submit, "/mine": mine, "/admin": admin, "/read": read}
 MENU = ("/", "/submit", "/mine", "/compare", "/about")
 
@@ -258,7 +258,7 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
         with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
             Navbar(
                 links, main_page_name=OPENINGS["/"].name
-            )  # the page itself is never served: the board has its address
+            )  # this page is never served, because the board has its address
         for path, module in PAGES.items():
             with pages.route(OPENINGS[path].name, path, show_in_navbar=path in MENU) as page:
                 Navbar(links, main_page_name=OPENINGS["/"].name)
@@ -308,5 +308,5 @@ def add_gallery(app: FastAPI, galleries: Galleries) -> None:
 
 
 def menu_of(galleries: Galleries) -> list[tuple[str, str]]:
-    """Return the names and paths of the pages in the menu; the viewer of cases only with galleries."""
+    """Return the names and paths of the pages in the menu, which has the case viewer only if there are galleries."""
     return [(OPENINGS[path].name, path) for path in MENU] + ([("Cases", CASES)] if galleries.names else [])

@@ -1,7 +1,8 @@
-"""Head of every page: title, tags for link previews, print styles; and what Gradio's own document lacks.
+"""Head of every page: title, tags for link previews and print styles; and additions to Gradio's document.
 
-Pages that are read (:mod:`reveal_leaderboard.web.pages.plain`) are drawn with these tags. For pages that act, Gradio
-serves one document with its own tags; :class:`LinkPreviews` replaces the tags, and says that the page needs JavaScript.
+Read-only pages (:mod:`reveal_leaderboard.web.pages.plain`) are rendered with these tags. For pages that perform
+actions, Gradio serves one document with its own tags; :class:`LinkPreviews` replaces the tags, and adds a note that the
+page needs JavaScript.
 """
 
 from __future__ import annotations

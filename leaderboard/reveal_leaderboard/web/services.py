@@ -70,7 +70,7 @@ class Services:
         return [name for name in self.names if any(version.scored_by == "readers" for version in versions(name))]
 
     def actor(self, request: Any) -> Actor | None:
-        """Return the person who asks for a page or sends its event; None for a visitor, and for a token.
+        """Return the signed-in person who requests a page or sends its event; None for visitors and tokens.
 
         Tokens are for the API, which checks their scopes.
         """

@@ -24,7 +24,7 @@ from reveal_bench.kinds.images import StudyImage, image_from_facts
 AGREEMENTS = ("two_of_three", "three_of_three")
 """Values that say how many of the three readers agreed on all labels (paper 004, section 2.4)."""
 
-_ROWS_AT_ONCE = 4096  # without pixels
+_ROWS_AT_ONCE = 4096  # rows have no pixels
 UNKNOWN = "unknown"
 AGE_BANDS = (*(f"{low}-{low + 9}" for low in range(0, 80, 10)), "80+", UNKNOWN)
 SEXES = ("F", "M", "other", UNKNOWN)

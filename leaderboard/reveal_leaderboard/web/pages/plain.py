@@ -1,8 +1,8 @@
-"""Pages that are read: whole documents from the server, which need no script.
+"""Read-only pages: whole documents from the server, which need no script.
 
 A page is a function from the services and a request to a :class:`ReadPage`. Its address determines the view: links and
 forms with GET change it, and `site.js` sends a changed form at once. These pages have neither inline scripts nor
-compiled templates, so their content policy forbids both; pages that act are Gradio's.
+compiled templates, so their content policy forbids both. Gradio serves the pages that perform actions.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _add_asset(app: FastAPI, name: str, text: str, media: str) -> str:
 
 
 def stylesheet() -> str:
-    """Return the styles of these pages: those of all pages, in light or dark colours by the system's setting."""
+    """Return the shared styles, light or dark by the system's setting, followed by the styles of these pages."""
     shared, own = (
         (files("reveal_leaderboard.web.pages") / f"{name}.css").read_text(encoding="utf-8")
         for name in ("style", "plain")

@@ -1,6 +1,6 @@
-// On all pages: a skip link, an entry highlighted in all tables and plots, and tables that fade out on the right if there
-// is more to scroll to. On pages that are read: a changed form shows its view at once. What Gradio's pages lack: a window
-// title that follows the heading, and upload fields that name their file and open with Enter as well as Space.
+// All pages get a skip link, an entry highlighted in all tables and plots, and tables that fade out on the right if there
+// is more to scroll to. On read-only pages, a changed form shows its view at once. Gradio's pages get a window title that
+// follows the heading, and upload fields that name their file and open with Enter as well as Space.
 (() => {
   const before = document.querySelector(".rv-skip"), isRead = !document.querySelector("gradio-app");
   if (before && !isRead) return;
@@ -48,9 +48,9 @@
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   };
-  // Without its empty fields, a form has the shortest address of its view.
+  // Return the address of a form's view; without empty fields, it is the shortest.
   const address = (form) => form.action + "?" + new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-  // The part of a page; null if the page cannot be read or has no such part, such as an error.
+  // Return a part of a page by its id; null if the page cannot be read or lacks the part, as an error page does.
   const read = (url, id) => fetch(url).then((answer) => answer.text())
     .then((text) => new DOMParser().parseFromString(text, "text/html").getElementById(id)).catch(() => null);
   const change = (event) => {
@@ -71,12 +71,12 @@
       history.replaceState(null, "", url);
     }, 250);
   };
-  // What waits for the server is read again every second.
+  // A part that waits for the server is read again every second.
   const refresh = async () => {
     const part = document.querySelector("[data-refresh]");
     if (!part) return;
     const now = document.hidden ? null : await read(location.href, part.id);
-    if (now && now.outerHTML !== part.outerHTML) part.replaceWith(now); // screen readers read what is replaced
+    if (now && now.outerHTML !== part.outerHTML) part.replaceWith(now); // screen readers announce replaced parts
     setTimeout(refresh, 1000);
   };
   // On a phone, all choices except the first are collapsed, so that the board is visible.
