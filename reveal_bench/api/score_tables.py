@@ -193,7 +193,7 @@ class Subgroups(TableResult):
         columns = dict.fromkeys(group.by for group in self.groups)
         counted = [g.n for g in self.groups if (g.by, g.metric, g.finding) == (first.by, first.metric, first.finding)]
         n_out = self.n_patients - sum(counted)
-        out = f" ({n_out} of {self.n_patients} patients have none)" if n_out else ""
+        out = f" ({n_out} of {self.n_patients} patients have no such case)" if n_out else ""
         odds = "; odds ratio of a right answer, patients as clusters, not corrected" if self.has_odds_ratios else ""
         return (
             f"{', '.join(metrics)} by {' and by '.join(columns)}, with 95% intervals; difference from all other "

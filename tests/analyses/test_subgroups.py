@@ -186,9 +186,9 @@ def test_bands_of_words_are_refused(tmp_path: Path) -> None:
 def test_patients_without_counted_cases_are_reported() -> None:
     groups = [Subgroup("sex", name, "mask_iou", MACRO, n, UNDEFINED) for name, n in (("F", 20), ("M", 28))]
     assert Subgroups(groups, 50).caption.endswith(
-        "n: patients with a case that counts in the score (2 of 50 patients have none)"
+        "n: patients with a case that counts in the score (2 of 50 patients have no such case)"
     )
-    assert "have none" not in Subgroups(groups, 48).caption
+    assert "no such case" not in Subgroups(groups, 48).caption
 
 
 def write_columns(folder: Path) -> None:
