@@ -115,7 +115,7 @@ def _check_columns(row: TableRow, needed: Mapping[str, str], path: Path) -> None
     missing = {ours: name for ours, name in needed.items() if name not in row}
     if missing:
         rule = f"must have the {count_text(len(needed), 'column')} {', '.join(names)}"
-        others = [f": --column {name}={next(iter(missing))} names another" for name in row if name not in names]
+        others = [f": --column {name}={next(iter(missing))} renames a column" for name in row if name not in names]
         got = f"{', '.join(missing.values())} not among {', '.join(row)}{''.join(others[:1])}"
         raise ValueError(f"{path}:{row.number} {rule}; {got}")
 

@@ -112,7 +112,7 @@ def test_only_numbers_of_rows_get_advice_on_rows(folders: dict[str, Path], image
     ):
         with pytest.raises(ArgumentError, match="as text") as caught:
             read()
-        assert is_row == ("row numbers of the dataset, give its column `image_id`" in str(caught.value))
+        assert is_row == ("if they number the rows of the dataset, give its column `image_id`" in str(caught.value))
 
 
 def test_numbers_of_another_split_are_named_with_it(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
